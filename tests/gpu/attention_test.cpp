@@ -24,15 +24,17 @@ struct Case {
   std::int64_t packed = 0;     // sequences
   std::string gradients = {};  // those of "qkv" that are wanted
   DataType of_gradients = DataType::none;
+  bool rounds = false;  // by hand: weights of 16 bits
 };
 
 std::string text(const Case& c) {
-  return fmt::format("{}x{} d {} {} b {} h {} {} {}{}{}{}{}{}{}{}{}{}{}", c.sq, c.skv, c.d, c.dv,
+  return fmt::format("{}x{} d {} {} b {} h {} {} {}{}{}{}{}{}{}{}{}{}{}{}", c.sq, c.skv, c.d, c.dv,
                      c.b, c.h, c.hk, name(c.io), c.a.causal_mask ? " causal" : "",
                      c.a.causal_mask_bottom_right ? " bottom right" : "",
                      c.a.left_bound ? fmt::format(" left {}", *c.a.left_bound) : "",
                      c.a.padding_mask ? " padding" : "", c.bias ? " bias" : "",
-                     c.sink ? " sink" : "", c.by_hand ? " by hand" : "", c.v_in_k ? " v in k" : "",
+                     c.sink ? " sink" : "", c.by_hand ? " by hand" : "", c.rounds ? " rounded" : "",
+                     c.v_in_k ? " v in k" : "",
                      c.packed > 0 ? fmt::format(" {} sequences", c.packed) : "",
                      c.gradients.empty() ? "" : fmt::format(" gradients {}", c.gradients));
 }
@@ -48,6 +50,7 @@ Tensor written_out(Graph& g, const Case& c, Tensor q, Tensor k, Tensor v) {
   if (c.a.left_bound) s = select(column > row - static_cast<double>(*c.a.left_bound), s, hidden);
   const auto p = softmax(s, {.stats = true});
   g.output(p.stats, "stats", {.data_type = f32});
+  if (c.rounds) g.edit(p.y.id()).data_type = c.io;
   return matmul(p.y, v);
 }
 
@@ -197,7 +200,13 @@ TEST_CASE("attention written out", "[attention]") {
   check({{.sq = 65, .skv = 130, .a = full, .by_hand = true},
          {.sq = 130, .skv = 65, .a = corner, .by_hand = true},  // rows of nothing else are NaN
          {.sq = 129, .skv = 129, .a = window, .h = 4, .hk = 2, .by_hand = true},
-         {.sq = 40, .skv = 70, .a = full, .bias = true, .by_hand = true}});
+         {.sq = 40, .skv = 70, .a = full, .bias = true, .by_hand = true},
+         // Weights of 16 bits: one and two tiles of keys, and as many rows as two consumers have.
+         {.sq = 64, .skv = 128, .a = full, .by_hand = true, .rounds = true},
+         {.sq = 130, .skv = 129, .d = 128, .dv = 72, .a = corner, .by_hand = true, .rounds = true},
+         {.sq = 130, .skv = 65, .a = corner, .io = f16, .by_hand = true, .rounds = true},
+         {.sq = 257, .skv = 300, .a = window, .h = 4, .hk = 2, .by_hand = true, .rounds = true},
+         {.sq = 40, .skv = 1, .a = full, .bias = true, .by_hand = true, .rounds = true}});
 }
 
 // On a GPU, dQ too has the same bits in each run.
