@@ -363,7 +363,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
     // What the warpgroup has to itself of shared memory, and of scores, in powers of two.
     float* const own_slab = (&slab - warp % 4)->at;
     const auto meet = [&] { consumer.meet(); };
-    const auto scale = [&] { return WorthOfSums<Score>(args, c).scale() * kLog2E; };
+    const auto scale = [&] { return WorthOfSums<Score>(args, c).powers_of_two(); };
     if constexpr (SharesKeys<Bounds>) {
       hardware::grid_dependency_wait();
       const KeyParts parts = tiles.parts();

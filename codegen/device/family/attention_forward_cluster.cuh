@@ -58,8 +58,8 @@ constexpr int bytes_of_part() {
 // Leaves the part of consumer number `consumer` among the others at `parts`, in shared memory, of
 // which nothing else is read any more; whether it is the first one of the first block, which has
 // joined all. As join_parts().
-template <class Config, class Sums, class Meet>
-SINTER_DEVICE bool join_cluster(float* parts, int consumer, float scale, float* slab, Sums& out,
+template <class Config, class Sums, class Meet, class Scale>
+SINTER_DEVICE bool join_cluster(float* parts, int consumer, Scale scale, float* slab, Sums& out,
                                 RowSoftmax& softmax, const Meet& meet) {
   constexpr int rows = Config::part_rows, columns = Sums::columns,
                 alternating = Config::alternating, floats = bytes_of_part<Config, Sums>() / 4;

@@ -33,8 +33,8 @@ SINTER_DEVICE void write_part(float* to, Sums& out, const RowSoftmax& softmax,
 }
 
 // Four columns of a row of `count` parts. read(i, row, column): QuadOfPart.
-template <int columns, class Read>
-SINTER_DEVICE QuadOfPart add_up_quad(int count, int row, int column, float scale,
+template <int columns, class Read, class Scale>
+SINTER_DEVICE QuadOfPart add_up_quad(int count, int row, int column, Scale scale,
                                      const Read& read) {
   constexpr int at_once = columns <= 128 ? 16 : 8;  // parts whose loads are under way
   QuadOfPart all{{0, 0, 0, 0}, minus_infinity(), 0};
@@ -50,8 +50,7 @@ SINTER_DEVICE QuadOfPart add_up_quad(int count, int row, int column, float scale
     float now = all.largest;
 #pragma unroll
     for (int p = 0; p < at_once; ++p) now = math::maximum(now, parts[p].largest);
-    const float factor = RowSoftmax::factor_of(now, scale),
-                shift = now == minus_infinity() ? 0.0f : now * factor;
+    const float factor = scale.of(now), shift = now == minus_infinity() ? 0.0f : now * factor;
     const QuadOfPart earlier = all;
     all = {{0, 0, 0, 0}, now, 0};
     const auto add = [&](const QuadOfPart& part) {
@@ -70,10 +69,10 @@ SINTER_DEVICE QuadOfPart add_up_quad(int count, int row, int column, float scale
   return all;
 }
 
-// All parts, by a warpgroup, whose threads meet(). `scale`: of scores, in powers of two; `slab`:
+// All parts, by a warpgroup, whose threads meet(). `scale`: ScoreScale; `slab`:
 // its shared memory.
-template <int rows, class Sums, class Read, class Meet>
-SINTER_DEVICE void add_up_parts(int count, float scale, float* slab, Sums& out, RowSoftmax& softmax,
+template <int rows, class Sums, class Read, class Meet, class Scale>
+SINTER_DEVICE void add_up_parts(int count, Scale scale, float* slab, Sums& out, RowSoftmax& softmax,
                                 const Read& read, const Meet& meet) {
   constexpr int columns = Sums::columns;
   constexpr int block = 16;  // rows at a time, those of one warp's sums

@@ -28,6 +28,8 @@ struct WorthOfSums {
     else
       return Score::scale;
   }
+  using PowersOfTwo = ScoreScale<!Score::plain && !ScalesHeads<Score>>;
+  SINTER_DEVICE PowersOfTwo powers_of_two() const { return {scale() * kLog2E}; }
 };
 
 // Of a warpgroup's 64 rows, from `row` on.
@@ -58,7 +60,7 @@ struct WeightsOfRows {
   // Of tile n of the keys, in a walk before that which makes weights: what the softmax has to know.
   SINTER_DEVICE void look(Sums& s, RowSoftmax& softmax, int n) const {
     score(s, n);
-    softmax.template weigh<(S::columns > 64), 0>(s, worth.scale() * kLog2E);
+    softmax.template weigh<(S::columns > 64), 0>(s, worth.powers_of_two());
   }
   // Weights of tile n of the keys in place of the sums.
   SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n) const {
@@ -66,9 +68,9 @@ struct WeightsOfRows {
     // A branch costs short results more than it saves (b4 h32 s4096 d64 causal on an H200: 678 us
     // without, 715 with it).
     if constexpr (S::walks_twice)
-      softmax.weigh_divided(s, worth.scale() * kLog2E);
+      softmax.weigh_divided(s, worth.powers_of_two());
     else
-      softmax.template weigh<(S::columns > 64), S::headroom>(s, worth.scale() * kLog2E);
+      softmax.template weigh<(S::columns > 64), S::headroom>(s, worth.powers_of_two());
     if constexpr (!Weight::plain)
       each_place(s, band.first_column + n * S::tile_k, [&](const Coord& at, float& x) {
         x = Weight::element(args, at, weight_of_head, x);

@@ -229,7 +229,8 @@ struct PartsOfKeys {
         float4{softmax.largest[0], softmax.total[0], softmax.largest[1], softmax.total[1]};
   }
   // All of a tile of rows, in their order.
-  SINTER_DEVICE void add_up(const KeyParts& of, float scale, Sums& out, RowSoftmax& softmax) const {
+  template <class Scale>
+  SINTER_DEVICE void add_up(const KeyParts& of, Scale scale, Sums& out, RowSoftmax& softmax) const {
     softmax.start();
     out.clear();
 #pragma unroll 1
@@ -241,7 +242,7 @@ struct PartsOfKeys {
     float shift[2], factor[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      factor[r] = RowSoftmax::factor_of(softmax.largest[r], scale);
+      factor[r] = scale.of(softmax.largest[r]);
       shift[r] = softmax.largest[r] == minus_infinity() ? 0.0f : softmax.largest[r] * factor[r];
     }
 #pragma unroll 1
@@ -265,9 +266,9 @@ struct PartsOfKeys {
 };
 
 // Writes a warpgroup's part of a tile of rows; whether it was the last one and has joined them all.
-// `scale`: of scores, in powers of two.
-template <class Config, class S, class Bounds, class Args, class Sums, class Meet>
-SINTER_DEVICE bool join_parts(const Args& args, const KeyParts& of, int consumer, float scale,
+// `scale`: ScoreScale.
+template <class Config, class S, class Bounds, class Args, class Sums, class Meet, class Scale>
+SINTER_DEVICE bool join_parts(const Args& args, const KeyParts& of, int consumer, Scale scale,
                               float* slab, Sums& out, RowSoftmax& softmax, const Meet& meet) {
   using Parts = PartsOfKeys<Config, S, Bounds, Sums>;
   const Parts parts{Bounds::parts(args), consumer};

@@ -23,7 +23,7 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
                                  const KeyTiles& keys, const BandOf<S, Bounds>& band, int row,
                                  float largest, float reciprocal, int first, float (&out)[strips]) {
   const WorthOfSums<Score> worth(args, c);
-  const float scale = RowSoftmax::factor_of(largest, worth.scale() * kLog2E);
+  const float scale = worth.powers_of_two().of(largest);
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int j = 0; j < strips; ++j) out[j] = 0;

@@ -17,6 +17,27 @@ inline constexpr float kLog2E = 1.44269504f;
 SINTER_DEVICE float minus_infinity() { return __int_as_float(static_cast<int>(0xff800000u)); }
 SINTER_DEVICE float not_a_number() { return __int_as_float(0x7fc00000); }
 
+// What scores are worth in powers of two. `bodies`: they are more than sums times it, such as sums
+// and masks of large numbers.
+template <bool bodies>
+struct ScoreScale {
+  float all;
+
+  // Of a row with this largest score. `all`, but where that is so large that its rounded product
+  // would be far from the exact one, or infinite, as in a row that sees nothing but such masks, for
+  // now or at all: its scores lie so far from each other that a power of two, whose products are
+  // exact, leaves weights of 0 and 1: one about as large as the scale or, past 2^100, where
+  // neighbours are 2^76 apart, one that makes the largest about 2^64.
+  SINTER_DEVICE float of(float largest) const {
+    if constexpr (!bodies) return all;
+    constexpr unsigned exponent = 0x7f800000u;
+    const float size = ::fabsf(largest * all),
+                power = 2 * __uint_as_float(__float_as_uint(all) & exponent),
+                least = __uint_as_float((317u << 23) - (__float_as_uint(largest) & exponent));
+    return size < 0x1p27f ? all : size < 0x1p100f ? power : least;
+  }
+};
+
 struct RowSoftmax {
   float largest[2], total[2];  // of the thread's two rows; total: of its own columns
   bool outgrown;               // what was summed before is to be multiplied by `worth`
@@ -29,8 +50,8 @@ struct RowSoftmax {
 
   // Weights in place of scores, of which each is worth `scale` (above 0) powers of two. A row
   // whose scores all are -inf so far has weights of 0. `lazy`: the old largest serves while it may.
-  template <bool lazy, int headroom, int columns>
-  SINTER_DEVICE void weigh(Accumulator<float, columns>& s, float scale) {
+  template <bool lazy, int headroom, bool bodies, int columns>
+  SINTER_DEVICE void weigh(Accumulator<float, columns>& s, ScoreScale<bodies> scale) {
     constexpr int count = columns / 2;
     // Several chains a row: one would wait for each of its steps.
     float most[2][2];
@@ -48,13 +69,14 @@ struct RowSoftmax {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       now[r] = join_quad(larger(most[r][0], most[r][1]), larger);
-      grows = grows || !(now[r] * scale - largest[r] * scale <= kSlack - headroom);  // and NaN
+      grows =
+          grows || !(now[r] * scale.all - largest[r] * scale.all <= kSlack - headroom);  // and NaN
     }
     outgrown = !lazy || __any_sync(0xffffffffu, grows);
     if (outgrown) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const float factor = factor_of(now[r], scale);
+        const float factor = scale.of(now[r]);
         worth[r] = math::fast_exp2(math::fma(largest[r], factor, -shift_of(now[r], factor)));
         largest[r] = now[r];
         total[r] *= worth[r];
@@ -62,7 +84,7 @@ struct RowSoftmax {
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      factor[r] = factor_of(largest[r], scale);
+      factor[r] = scale.of(largest[r]);
       shift[r] = shift_of(largest[r], factor[r]);
       if constexpr (headroom > 0) shift[r] -= headroom;
     }
@@ -88,11 +110,11 @@ struct RowSoftmax {
       worth[r] = all == 0.0f ? 0.0f : 1.0f / all;
     }
   }
-  template <int columns>
-  SINTER_DEVICE void weigh_divided(Accumulator<float, columns>& s, float scale) const {
+  template <bool bodies, int columns>
+  SINTER_DEVICE void weigh_divided(Accumulator<float, columns>& s, ScoreScale<bodies> scale) const {
     s.each([&](int i, float& x) {
       const int r = i / 2 % 2;
-      const float factor = factor_of(largest[r], scale);
+      const float factor = scale.of(largest[r]);
       x = math::fast_exp2(math::fma(x, factor, -shift_of(largest[r], factor))) * worth[r];
     });
   }
@@ -114,19 +136,6 @@ struct RowSoftmax {
   // Of weights that are larger than exp(score - largest).
   template <int headroom>
   static constexpr float unit = 1.0f / (1 << headroom);
-
-  // What scores of a row are multiplied with: `scale`, but for a row whose largest one is so large
-  // that its rounded product would be far from the exact one, or infinite, as where it sees nothing
-  // but masks of large numbers, for now or at all. Its scores lie so far from each other that a
-  // power of two, whose products are exact, leaves weights of 0 and 1: one about as large as the
-  // scale or, past 2^100, where neighbours are 2^76 apart, one that makes the largest about 2^64.
-  static SINTER_DEVICE float factor_of(float largest, float scale) {
-    constexpr unsigned exponent = 0x7f800000u;
-    const float size = ::fabsf(largest * scale),
-                power = 2 * __uint_as_float(__float_as_uint(scale) & exponent),
-                least = __uint_as_float((317u << 23) - (__float_as_uint(largest) & exponent));
-    return size < 0x1p27f ? scale : size < 0x1p100f ? power : least;
-  }
 
  private:
   static constexpr float kSlack = 8;
