@@ -253,6 +253,9 @@ directions("narrow_gradient_groups_of_2", [2, 80, 10, 69], [80, 2, 2, 4], pre=[2
 directions("narrow_gradient_groups_of_8", [5, 72, 14, 17], [72, 8, 5, 3], pre=[0, 2], post=[1, 2], groups=9, which="w")
 directions("narrow_gradient_groups_of_16", [4, 80, 7, 14], [80, 16, 3, 3], pre=[1, 1], groups=5, which="w")
 directions("narrow_gradient_groups_of_32", [6, 96, 7, 7], [96, 32, 3, 3], pre=[1, 1], groups=3, which="w")
+# Of one row, so that image after image is a row of pixels, 434 coordinates further.
+directions("depthwise_gradient_one_row", [9, 7, 2, 31], [7, 1, 2, 2], stride=[1, 4], groups=7, io="f16",
+           lay=image_of_lines, which="w")
 directions("depthwise_gradient_units", [3, 40, 11, 23], [40, 1, 3, 3], pre=[1, 2], post=[1, 0], groups=40, which="w")
 # Several filters of a channel, groups of unlike widths, on ordinary cores: channels and pixels together, steps,
 # dilation, a third dim; the gradient of a long line in parts.

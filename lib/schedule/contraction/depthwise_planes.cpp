@@ -216,6 +216,7 @@ std::optional<DepthwiseConfig> plan_depthwise_planes(const KernelSpec& spec,
                    kMoved = 32, kBegin = 2500;
   const int advance = phases > 1 || !e.down ? 1 : static_cast<int>(e.down->pixel),
             slots = (seen(spec, e.down, e.rows) + advance - 1) / advance;
+  if (static_cast<double>(advance) * seen(spec, e.across, e.columns) > kMostUnrolled) return {};
   const double steps = e.run + slots - 1,
                products = static_cast<double>(e.rows) * e.columns * taps / (phases * phases_across),
                item =

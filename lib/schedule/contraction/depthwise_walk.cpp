@@ -11,9 +11,8 @@ namespace sinter {
 namespace {
 
 constexpr int kMostRegisters = 150, kMostRegistersOfGradient = 185;  // of factors, sums, pixels
-constexpr int kMostProducts = 1700;  // multiplications of a block: they cost time to compile
-constexpr int kMostPhases = 4;       // of a strided data gradient, along one dim
-constexpr double kFlight = 24e3;     // bytes under way of an SM that reach the rate of memory
+constexpr int kMostPhases = 4;    // of a strided data gradient, along one dim
+constexpr double kFlight = 24e3;  // bytes under way of an SM that reach the rate of memory
 // What blocks with the taps of one dim of two take of their estimate. (f32 on an H200, with one and
 // with both: 5 x 5, 240 channels of 28 x 28 85 us and 35; 7 x 7, 384 channels 147 and 76.)
 constexpr double kOneOfTwo = 1.5;
@@ -37,6 +36,7 @@ struct Walk {
   int rows, columns, run;
   int advance, slots;  // rows of the image from block to block, blocks that see one
   int pixels;          // of the rows that come with a block
+  double passed;       // the same, with those between that are not read
 
   Walk(const KernelSpec& spec, const DepthwiseConfig& e, int rows_, int columns_, int run_)
       : rows(rows_), columns(columns_), run(run_) {
@@ -45,6 +45,7 @@ struct Walk {
     advance = divisor > 1 ? rows / divisor : rows * step;
     slots = (seen(spec, e.down, rows) + advance - 1) / advance;
     pixels = std::min(advance, rows * taps_of(spec, e.down)) * read(spec, e.across, columns);
+    passed = static_cast<double>(advance) * seen(spec, e.across, columns);
   }
   // Of memory, that a warp has under way, and its neighbours have not.
   double flight_bytes(const DepthwiseConfig& e, int pixel_bytes) const {
@@ -222,7 +223,7 @@ std::optional<DepthwiseConfig> walked_on_ordinary_cores(const KernelSpec& spec, 
           const Walk w(spec, e, rows, columns, static_cast<int>(std::ceil(down / parts)));
           const double registers = w.registers(e, all_taps, pixel_bytes);
           if (registers > (e.gradient ? kMostRegistersOfGradient : kMostRegisters) ||
-              products > kMostProducts)
+              products > kMostUnrolled || w.passed > kMostUnrolled)
             continue;
           const double walks = x.planes * walks_of(spec, e, w), grid = grid_of(spec, e, w, x);
           if (grid >= 0x1p31 || walks >= 0x1p31) continue;

@@ -8,6 +8,10 @@ namespace sinter {
 // Coordinates of the image that `results` neighbours see.
 int seen(const KernelSpec& spec, const std::optional<ImageDim>& dim, int results);
 
+// Multiplications of a thread's block, and places of the image that its steps pass, read or not:
+// each is a statement of its own, which takes time to compile.
+inline constexpr int kMostUnrolled = 1700;
+
 // Rows and columns of a thread's block and its walk; nothing where filters are too large. `memory`:
 // microseconds that memory takes.
 std::optional<DepthwiseConfig> walked_on_ordinary_cores(const KernelSpec& spec, DepthwiseConfig e,
