@@ -319,6 +319,18 @@ def depthwise_planes_epilogues():
 
 
 depthwise_planes_epilogues()
+
+
+def depthwise_results_of_lines():
+    """The image's channels last, the results' first: threads that store have none beside each other."""
+    g = Graph("convolution_depthwise_results_of_lines", "bf16")
+    image(g, "x", [3, 16, 7, 9])
+    g.tensor("w", [16, 1, 3, 3])
+    g.conv("x", "w", "y", pre_padding=[1, 1], post_padding=[1, 1], groups=16)
+    g.output("y")
+
+
+depthwise_results_of_lines()
 # Groups of few channels, which are joined.
 directions("groups_of_4", [2, 128, 15, 14], [128, 4, 3, 3], pre=[1, 1], groups=32)
 directions("groups_of_16_stride_2", [3, 128, 15, 14], [256, 16, 3, 3], stride=[2, 2], pre=[1, 1],

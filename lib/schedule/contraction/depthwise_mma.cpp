@@ -179,11 +179,14 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   // Tests: the long walks that few SMs have on small shapes.
   const double sms = device.depthwise == "mma" ? 3 : device.sms;
   std::optional<double> least;
-  const bool boxes = fits_boxes(spec, e, planes, device);
+  bool boxes = fits_boxes(spec, e, planes, device);
   // A lane loads for its channels at once.
   const bool loads = e.packing.width >= kMostChannels;
   const std::optional<DepthwiseOperand> result =
       boxes ? result_in_boxes(spec, e, loads) : std::nullopt;
+  // Results whose channels lie apart (an image channels last, results channels first) came out
+  // wrong from rows that threads store one by one, on GPUs and in the emulator.
+  if (!result && e.packing.width == 1) boxes = false, e.image.map.reset();
   const DepthwiseOperand image = e.image;
   // By TMA if it can.
   const auto choose = [&](bool boxed) {
