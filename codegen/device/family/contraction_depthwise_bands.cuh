@@ -155,9 +155,17 @@ struct RowOfResults {
   using Coord = typename S::Coord;
   static constexpr int packs = S::channels / Config::width, all = B::tiles * B::width * packs,
                        count = (all + B::storing - 1) / B::storing;
+  // A bit for each; few threads that store single elements have more than 32.
+  using Bits = decltype([] {
+    if constexpr (count > 32)
+      return 0ull;
+    else
+      return 0u;
+  }());
+  static_assert(count <= 64);
   Coord c[count];
-  int at[count];    // floats
-  unsigned exists;  // a bit for each
+  int at[count];  // floats
+  Bits exists;
 
   // `thread`: of those that store; `set_plane(c, i)`: sets the plane's coordinates; `planes`: how
   // many there are.
@@ -183,7 +191,7 @@ struct RowOfResults {
       if ((all % B::storing == 0 || tile < B::tiles) && column < Config::columns &&
           plane < planes && x < S::extent_of(Columns::pixel_index) &&
           first_channel + channel < S::all_channels)
-        exists |= 1u << n;
+        exists |= Bits(1) << n;
     }
   }
   // Some packs at a time, so that their reads do not wait for each other.

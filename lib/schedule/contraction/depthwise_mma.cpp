@@ -184,8 +184,8 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   const bool loads = e.packing.width >= kMostChannels;
   const std::optional<DepthwiseOperand> result =
       boxes ? result_in_boxes(spec, e, loads) : std::nullopt;
-  // Results whose channels lie apart (an image channels last, results channels first) came out
-  // wrong from rows that threads store one by one, on GPUs and in the emulator.
+  // Beside boxes few threads store: too few for results one by one, as of an image with channels
+  // last and results with channels first.
   if (!result && e.packing.width == 1) boxes = false, e.image.map.reset();
   const DepthwiseOperand image = e.image;
   // By TMA if it can.
