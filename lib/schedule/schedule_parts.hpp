@@ -6,6 +6,8 @@
 
 namespace sinter {
 
+inline bool is_f8(DataType t) { return t == DataType::f8e4m3 || t == DataType::f8e5m2; }
+
 // Whether offsets of the kernel need 64 bits.
 bool needs_wide_index(const KernelSpec& spec);
 

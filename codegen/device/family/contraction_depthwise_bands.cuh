@@ -156,12 +156,7 @@ struct RowOfResults {
   static constexpr int packs = S::channels / Config::width, all = B::tiles * B::width * packs,
                        count = (all + B::storing - 1) / B::storing;
   // A bit for each; few threads that store single elements have more than 32.
-  using Bits = decltype([] {
-    if constexpr (count > 32)
-      return 0ull;
-    else
-      return 0u;
-  }());
+  using Bits = Choice<(count > 32), unsigned long long, unsigned>;
   static_assert(count <= 64);
   Coord c[count];
   int at[count];  // floats

@@ -232,18 +232,16 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   if (!spec.as_contraction() || !state.device().has_wgmma) return {};
   const Node& node = state.node(contraction_of(state, spec));
   const bool matmul = is_matmul(node.op);
-  if (!matmul && plan_depthwise(spec, state.device()))
-    return widened_if_faster(spec, schedule_kernel(spec, state.context()), state, anyway,
-                             temporaries, cuts);
+  const ScheduledKernel as_it_is = schedule_kernel(spec, state.context());
+  if (auto kernels = widened_if_faster(spec, as_it_is, state, anyway, temporaries, cuts);
+      !kernels.empty())
+    return kernels;
+  if (!matmul && plan_depthwise(spec, state.device())) return {};
   // Asked for by a test.
   if (state.device().depthwise == "mma" && plan_narrow_groups(spec, state.device())) return {};
   const auto by_wgmma = [&](const KernelSpec& kernel) {
     return schedule_kernel(kernel, state.context()).wgmma() != nullptr;
   };
-  const ScheduledKernel as_it_is = schedule_kernel(spec, state.context());
-  if (auto kernels = widened_if_faster(spec, as_it_is, state, anyway, temporaries, cuts);
-      !kernels.empty())
-    return kernels;
   const bool by_mma = !matmul && as_it_is.mma() && !as_it_is.mma()->ordinary_cores();
   std::optional<double> whole;
   for (const Rearrangement& r : kRearrangements) {

@@ -5,6 +5,7 @@
 #include "planner/split/index_map.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/contraction/index_order.hpp"
+#include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -29,8 +30,6 @@ std::int64_t span_of(const KernelSpec& spec, const Access& a) {
   return static_cast<double>(last + 1) > kMostGaps * reached ? 0 : last + 1;
 }
 
-bool is_8_bit_float(DataType t) { return t == DataType::f8e4m3 || t == DataType::f8e5m2; }
-
 }  // namespace
 
 std::vector<KernelSpec> widened(const KernelSpec& given, Temporaries& temporaries) {
@@ -40,7 +39,7 @@ std::vector<KernelSpec> widened(const KernelSpec& given, Temporaries& temporarie
   std::vector<KernelSpec> kernels;
   for (ProductOperand* const operand : {&spec.contraction().a(), &spec.contraction().b()}) {
     const KernelPort* const port = loaded_as_it_is(given, operand->body);
-    if (!port || !is_8_bit_float(port->type) || !port->access.via.empty()) return {};
+    if (!port || !is_f8(port->type) || !port->access.via.empty()) return {};
     const std::int64_t count = span_of(given, port->access);
     if (count == 0) return {};
     KernelPort load = *port, written;

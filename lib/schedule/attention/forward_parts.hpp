@@ -1,6 +1,7 @@
 // What the ways to run attention are made of.
 #pragma once
 #include "schedule/attention/forward.hpp"
+#include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 
@@ -11,8 +12,6 @@ inline int up(std::int64_t x, int to) { return static_cast<int>((x + to - 1) / t
 
 // Whether kernels are of warpgroups.
 inline bool has_warpgroups(const DeviceModel& device) { return device.has_wgmma && device.has_tma; }
-
-inline bool is_f8(DataType t) { return t == DataType::f8e4m3 || t == DataType::f8e5m2; }
 
 // The kernel's products as contractions of their own.
 KernelSpec scores_of(const KernelSpec& spec);

@@ -179,14 +179,11 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   // Tests: the long walks that few SMs have on small shapes.
   const double sms = device.depthwise == "mma" ? 3 : device.sms;
   std::optional<double> least;
-  bool boxes = fits_boxes(spec, e, planes, device);
+  const bool boxes = fits_boxes(spec, e, planes, device);
   // A lane loads for its channels at once.
   const bool loads = e.packing.width >= kMostChannels;
   const std::optional<DepthwiseOperand> result =
       boxes ? result_in_boxes(spec, e, loads) : std::nullopt;
-  // Beside boxes few threads store: too few for results one by one, as of an image with channels
-  // last and results with channels first.
-  if (!result && e.packing.width == 1) boxes = false, e.image.map.reset();
   const DepthwiseOperand image = e.image;
   // By TMA if it can.
   const auto choose = [&](bool boxed) {
@@ -267,7 +264,9 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
       }
     }
   };
-  if (boxes) choose(true);
+  // Beside boxes few threads store: too few for results one by one, as of an image with channels
+  // last and results with channels first.
+  if (boxes && (result || e.packing.width > 1)) choose(true);
   if (!least) {
     e.image.map.reset();
     choose(false);

@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::int64_t kPiece = 16;     // bytes that are copied at once
 constexpr std::int64_t kWellMoved = 8;  // bytes, that threads load and store well from lines
-constexpr int kMostPhases = 4;          // of a strided data gradient, along one dim
 constexpr double kExposed = 0.25;       // of the shorter of memory and instructions
 
 // Images and results that are no wider. Of those of 28 and 56 pixels, with packs of 8 and 16 bytes,

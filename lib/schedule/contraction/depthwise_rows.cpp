@@ -6,6 +6,7 @@
 
 #include "plan/tma_limits.hpp"
 #include "schedule/contraction/depthwise_boxes.hpp"
+#include "schedule/contraction/depthwise_walk.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -15,7 +16,6 @@ constexpr int kEach = 2;          // channels of a thread
 constexpr int kMostLanes = 64;    // side by side along channels
 constexpr int kLeastColumns = 4;  // of a thread, where there are as many
 constexpr int kMostColumns = 8;
-constexpr int kMostPhases = 4;       // of a strided data gradient, along one dim
 constexpr int kMostWorkers = 384;    // threads with results
 constexpr int kMostPlanes = 8;       // images of a thread block
 constexpr int kMostRegisters = 128;  // of a thread

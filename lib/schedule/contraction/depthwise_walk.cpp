@@ -11,7 +11,6 @@ namespace sinter {
 namespace {
 
 constexpr int kMostRegisters = 150, kMostRegistersOfGradient = 185;  // of factors, sums, pixels
-constexpr int kMostPhases = 4;    // of a strided data gradient, along one dim
 constexpr double kFlight = 24e3;  // bytes under way of an SM that reach the rate of memory
 // What blocks with the taps of one dim of two take of their estimate. (f32 on an H200, with one and
 // with both: 5 x 5, 240 channels of 28 x 28 85 us and 35; 7 x 7, 384 channels 147 and 76.)

@@ -8,6 +8,7 @@ namespace sinter {
 // Coordinates of the image that `results` neighbours see.
 int seen(const KernelSpec& spec, const std::optional<ImageDim>& dim, int results);
 
+inline constexpr int kMostPhases = 4;  // of a strided data gradient, along one dim
 // Multiplications of a thread's block, and places of the image that its steps pass, read or not:
 // each is a statement of its own, which takes time to compile.
 inline constexpr int kMostUnrolled = 1700;
