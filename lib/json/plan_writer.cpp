@@ -25,7 +25,7 @@ std::string joined(const List& list, std::string_view separator, Text&& text) {
   return s;
 }
 
-std::string tensor_text(const PlanTensor& t) {
+std::string plan_tensor_text(const PlanTensor& t) {
   return fmt::format(
       "    {{\"name\": {}, \"data_type\": {}, \"dim\": {}, \"stride\": {}, \"alignment\": {}, "
       "\"bytes\": {}, {}{}\"written\": {}}}",
@@ -137,7 +137,7 @@ std::string plan_body(const PlanData& p) {
       "  \"library\": {}, \"name\": {}, \"architecture\": {}, \"workspace_bytes\": {},\n",
       json_string(p.version), json_string(p.name), json_string(p.architecture), p.workspace_bytes);
   s += fmt::format("  \"graph\": {},\n", indented(p.graph_json));
-  s += array_text("tensors", p.tensors, tensor_text) + ",\n";
+  s += array_text("tensors", p.tensors, plan_tensor_text) + ",\n";
   s += array_text("buffers", p.buffers, buffer_text) + ",\n";
   s += array_text("kernels", p.kernels, kernel_text) + ",\n";
   s += array_text("cuts", p.cuts, cut_text) + "\n";

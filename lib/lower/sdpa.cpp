@@ -1,15 +1,12 @@
 // Scaled dot-product attention and its gradient. A row whose columns are all masked gives O = 0,
 // Stats = -inf and zero gradients; a masked column is not read, whatever it holds, so that masked
 // elements are replaced by `select` and never multiplied away. NaN among the seen scores stays NaN.
-#include <limits>
 
 #include "lower/attention.hpp"
 
 namespace sinter::lowering {
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The softmax of the scores with what makes its Stats.
 struct Probabilities {

@@ -9,10 +9,11 @@
 #include <cstring>
 #include <limits>
 
+#include "sinter/ops/attributes.hpp"
+
 namespace sinter {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Exponent of a finite non-zero number, subnormal doubles counted as the smallest normal one: no

@@ -21,7 +21,7 @@ int lowest_bit(double x) {
 }
 
 // Whether rounding a number of type `from` to floating type `to` changes nothing.
-bool holds_every_value(DataType to, DataType from) {
+bool is_as_wide_a_float(DataType to, DataType from) {
   const auto &t = info(to), &f = info(from);
   return f.floating && t.precision >= f.precision && t.largest >= f.largest &&
          t.min_exponent - t.precision <= f.min_exponent - f.precision;
@@ -39,7 +39,7 @@ DataType type_behind_views(const Graph& graph, TensorId x, bool pages) {
         !(pages && from.op == OpKind::page_gather))
       break;
     x = from.inputs[0];
-    if (holds_every_value(type, graph.type(x))) type = graph.type(x);
+    if (is_as_wide_a_float(type, graph.type(x))) type = graph.type(x);
   }
   return type;
 }
@@ -150,7 +150,7 @@ void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
     job.tensor_cores |= is_narrow_float(type) || narrow != DataType::none;
     if (tf32_allowed) job.tensor_core_depth = 8;
     // What is read in place from a graph input of a narrow type loses nothing.
-    const bool exact = holds_every_value(narrow, job.in[i].view.type);
+    const bool exact = is_as_wide_a_float(narrow, job.in[i].view.type);
     if (narrow != DataType::none && !exact && needed[i].volume() > 0 && !graph_[x].has_value)
       job.in[i] = narrowed(job.in[i], x, needed[i], narrow, part_of_largest);
   }

@@ -8,8 +8,6 @@
 namespace sinter::reference {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // What each family of modes accumulates. add(v, e) takes one element, finish(n) the number of
 // elements; both see the job's precision and the unit of the operand.
 struct Context {

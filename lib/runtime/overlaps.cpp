@@ -71,7 +71,7 @@ bool may_be_apart(std::span<const PlanTensor> tensors, const Span& a, const Span
   return from >= first.bytes && from + second.bytes <= step;
 }
 
-Diagnostic overlap(std::span<const PlanTensor> tensors, const Span& a, const Span& b) {
+Diagnostic overlap_of(std::span<const PlanTensor> tensors, const Span& a, const Span& b) {
   const auto name = [&](const Span& s) -> const std::string& {
     return tensors[static_cast<std::size_t>(s.index)].name;
   };
@@ -137,7 +137,7 @@ Status check_overlaps(std::span<const PlanTensor> tensors, std::span<void* const
       for (std::size_t k = 0; k < i; ++k)
         if (all[k].end > t.begin && (t.written || all[k].written) &&
             !may_be_apart(tensors, all[k], t))
-          return overlap(tensors, all[k], t);
+          return overlap_of(tensors, all[k], t);
     furthest = std::max(furthest, t.end);
     if (t.written) written = std::max(written, t.end);
   }

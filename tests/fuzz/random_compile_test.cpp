@@ -25,7 +25,7 @@ using namespace sinter;
 
 namespace {
 
-test::RandomGraphOptions options_of(int seed, bool hostile_names = true) {
+test::RandomGraphOptions compile_options_of(int seed, bool hostile_names = true) {
   test::RandomGraphOptions o;
   o.seed = static_cast<std::uint64_t>(100000 + seed);
   o.max_nodes = seed % 20 == 0 ? 60 : 12;
@@ -110,7 +110,8 @@ Compiled compile_all(const std::vector<std::vector<const PlanKernel*>>& work) {
 TEST_CASE("names appear in sources as identifiers alone and change nothing else", "[fuzz]") {
   for (int seed = 0; seed < 400; ++seed) {
     INFO("seed " << seed);
-    const Plan hostile = plan_of(options_of(seed)), plain = plan_of(options_of(seed, false));
+    const Plan hostile = plan_of(compile_options_of(seed)),
+               plain = plan_of(compile_options_of(seed, false));
     const auto &a = hostile.data().kernels, &b = plain.data().kernels;
     REQUIRE(a.size() == b.size());
     for (std::size_t i = 0; i < a.size(); ++i) {
@@ -130,7 +131,7 @@ TEST_CASE("the kernels of random graphs compile", "[fuzz][nvrtc]") {
   const int graphs = graphs_to_compile();
   std::map<std::string, PlanKernel> kernels;  // by source
   for (int seed = 0; seed < graphs; ++seed) {
-    auto options = options_of(seed);
+    auto options = compile_options_of(seed);
     options.max_nodes = 1;  // every operation, type and layout, few kernels each
     const Plan plan = plan_of(options, seed % 4 != 3);
     for (const auto& k : plan.data().kernels) kernels.emplace(k.source, k);

@@ -17,7 +17,7 @@ namespace {
 
 int graphs_to_run() { return test::from_environment("SINTER_FUZZ_VALUES", 400); }
 
-test::RandomGraphOptions options_of(int seed) {
+test::RandomGraphOptions value_options_of(int seed) {
   test::RandomGraphOptions o;
   o.seed = static_cast<std::uint64_t>(200000 + seed);
   o.max_nodes = seed % 10 == 0 ? 30 : 8;
@@ -65,7 +65,7 @@ TEST_CASE("plans of random graphs compute what the reference does", "[fuzz]") {
   const int graphs = graphs_to_run();
   for (int seed = 0; seed < graphs; ++seed) {
     INFO("seed " << seed);
-    const auto options = options_of(seed);
+    const auto options = value_options_of(seed);
     const auto graph = test::random_graph(options);
     REQUIRE(graph->check().empty());
     auto& sum = options.exact_only ? exact : total;

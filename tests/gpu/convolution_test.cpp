@@ -17,7 +17,7 @@ namespace {
 enum class Direction { fprop, dgrad, wgrad };
 enum class Epilogue { none, scale, scale_residual };
 
-struct Problem {
+struct Convolution {
   Direction direction;
   std::int64_t images, channels, filters, height, width, filter;
   std::int64_t stride = 1, dilation = 1, pad = 0;
@@ -34,7 +34,7 @@ Dims channels_last(std::int64_t c, std::int64_t h, std::int64_t w) {
   return {c * h * w, 1, c * w, c};
 }
 
-Shared<Graph> graph_of(const Problem& p, const std::string& name) {
+Shared<Graph> graph_of(const Convolution& p, const std::string& name) {
   auto g = Shared<Graph>::make(GraphOptions{.name = name,
                                             .io = p.io,
                                             .intermediate = p.compute == i32 ? i32 : f32,
@@ -101,9 +101,9 @@ Shared<Graph> graph_of(const Problem& p, const std::string& name) {
   return g;
 }
 
-void run_all(const std::vector<Problem>& problems) {
+void run_all(const std::vector<Convolution>& problems) {
   std::vector<GraphSource> all;
-  for (const Problem& p : problems) {
+  for (const Convolution& p : problems) {
     const std::string name = fmt::format(
         "{} n{} c{} k{} {}x{} by {}x{}", std::array{"fprop", "dgrad", "wgrad"}[int(p.direction)],
         p.images, p.channels, p.filters, p.height, p.width, p.taps()[0], p.taps()[1]);

@@ -17,7 +17,7 @@ struct Rows {
   std::int64_t rows, columns;
 };
 
-using Make = void (*)(Graph&, Rows);
+using MakeRows = void (*)(Graph&, Rows);
 
 void softmax_and_norm(Graph& g, Rows s) {
   const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
@@ -172,7 +172,7 @@ void groupnorm_last(Graph& g, Rows s) {
 
 struct Kind {
   const char* name;
-  Make make;
+  MakeRows make;
 };
 constexpr Kind kRandomKinds[] = {{"dropout_norm", dropout_norm},
                                  {"noisy_softmax", noisy_softmax},
@@ -197,7 +197,7 @@ std::vector<GraphSource> graphs(const std::vector<Rows>& shapes, std::span<const
   for (const auto& kind : kinds)
     for (const Rows s : shapes)
       for (const DataType io : {bf16, f32}) {
-        const Make make = kind.make;
+        const MakeRows make = kind.make;
         const std::string name = std::string(kind.name) + "_" + std::to_string(s.rows) + "x" +
                                  std::to_string(s.columns) + "_" + std::string(sinter::name(io));
         all.push_back({name, all.size(), [=] {

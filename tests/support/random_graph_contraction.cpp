@@ -6,8 +6,6 @@
 namespace sinter::test {
 namespace {
 
-std::int64_t at_least_one(std::int64_t v) { return std::max<std::int64_t>(v, 1); }
-
 // What contracting `length` products gives at most.
 double sum_magnitude(const Grower& g, TensorId a, TensorId b, std::int64_t length) {
   return static_cast<double>(at_least_one(length)) * g.magnitude(a) * g.magnitude(b);

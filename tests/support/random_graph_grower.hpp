@@ -27,6 +27,8 @@ struct Result {
   DataType type = DataType::none;  // none: drawn
 };
 
+inline std::int64_t at_least_one(std::int64_t v) { return v < 1 ? 1 : v; }
+
 class Grower {
  public:
   Grower(Graph& graph, const RandomGraphOptions& options, std::uint64_t seed);

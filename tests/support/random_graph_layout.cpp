@@ -6,8 +6,6 @@
 namespace sinter::test {
 namespace {
 
-std::int64_t at_least_one(std::int64_t v) { return std::max<std::int64_t>(v, 1); }
-
 bool is_image(const Dims& d) { return d.size() >= 3 && d.size() <= 6; }
 bool any(const Dims&) { return true; }
 
@@ -82,7 +80,7 @@ Dims scaled(Grower& g, const Dims& x) {
   return y;
 }
 
-Dims image_dims(Grower& g) { return g.dims(g.rank(3, 5), g.most()); }
+Dims resampled_dims(Grower& g) { return g.dims(g.rank(3, 5), g.most()); }
 
 }  // namespace
 
@@ -91,7 +89,7 @@ void grow_resample(Grower& g) {
   const R mode = g.exact() ? g.random.pick({R::maxpool, R::nearest})
                            : g.random.pick({R::maxpool, R::maxpool, R::avgpool_include_padding,
                                             R::avgpool_exclude_padding, R::bilinear, R::nearest});
-  const TensorId x = g.primary(is_image, g.term_limit(), [&] { return image_dims(g); });
+  const TensorId x = g.primary(is_image, g.term_limit(), [&] { return resampled_dims(g); });
   if (!shapes::is_pooling(mode)) {
     g.add(OpKind::resample, ResampleAttributes{.mode = mode}, {x},
           {{true, scaled(g, g.dim(x)), DataType::none}, {false}}, g.magnitude(x));
@@ -120,10 +118,10 @@ void grow_resample_backward(Grower& g) {
   TensorId x = kNoTensor;
   Dims dx;
   if (known_x) {
-    x = g.primary(is_image, g.term_limit(), [&] { return image_dims(g); });
+    x = g.primary(is_image, g.term_limit(), [&] { return resampled_dims(g); });
     dx = g.dim(x);
   } else {
-    dx = image_dims(g);
+    dx = resampled_dims(g);
   }
   Pooling p;
   if (shapes::is_pooling(mode)) {

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-CacheKey key_of(const std::string& text) {
+CacheKey disk_key(const std::string& text) {
   const std::string_view part = text;
   return cache_key(std::span(&part, 1));
 }
@@ -58,7 +58,7 @@ bool exists(const std::string& path) {
 }  // namespace
 
 TEST_CASE_METHOD(Fixture, "the disk cache keeps a kernel for itself and for other processes") {
-  const CacheKey key = key_of("k");
+  const CacheKey key = disk_key("k");
   CHECK_FALSE(cache.read(key));
   REQUIRE(cache.write(key, "code"));
   CHECK(cache.read(key) == "code");
@@ -72,15 +72,15 @@ TEST_CASE_METHOD(Fixture, "the disk cache keeps a kernel for itself and for othe
 
 TEST_CASE_METHOD(Fixture, "the disk cache makes directories and files for their owner only") {
   umask(0);
-  REQUIRE(cache.write(key_of("k"), "code"));
+  REQUIRE(cache.write(disk_key("k"), "code"));
   umask(022);
   CHECK(mode(directory) == 0700);
   CHECK(mode(directory + "/v1") == 0700);
-  CHECK(mode(file(key_of("k"))) == 0600);
+  CHECK(mode(file(disk_key("k"))) == 0600);
 }
 
 TEST_CASE_METHOD(Fixture, "a damaged file in the cache is a miss, is removed, and is replaced") {
-  const CacheKey key = key_of("k");
+  const CacheKey key = disk_key("k");
   REQUIRE(cache.write(key, "code"));
   const std::string good = contents(file(key));
   for (const std::size_t length : {std::size_t{0}, kCacheHeaderBytes, good.size() - 1}) {
@@ -93,7 +93,7 @@ TEST_CASE_METHOD(Fixture, "a damaged file in the cache is a miss, is removed, an
 }
 
 TEST_CASE_METHOD(Fixture, "an entry that others could have written is refused") {
-  const CacheKey key = key_of("k");
+  const CacheKey key = disk_key("k");
   REQUIRE(cache.write(key, "code"));
   SECTION("group-writable") { REQUIRE(chmod(file(key).c_str(), 0620) == 0); }
   SECTION("world-writable") { REQUIRE(chmod(file(key).c_str(), 0602) == 0); }
@@ -117,7 +117,7 @@ TEST_CASE_METHOD(Fixture, "an entry that others could have written is refused") 
 
 TEST_CASE_METHOD(Fixture,
                  "a folder in the place of an entry is replaced, and kept if it is not empty") {
-  const CacheKey key = key_of("k");
+  const CacheKey key = disk_key("k");
   REQUIRE(cache.write(key, "code"));
   fs::remove(file(key));
   fs::create_directory(file(key));
@@ -138,7 +138,7 @@ TEST_CASE_METHOD(Fixture,
 }
 
 TEST_CASE_METHOD(Fixture, "a directory that others could write to is not used") {
-  const CacheKey key = key_of("k");
+  const CacheKey key = disk_key("k");
   REQUIRE(cache.write(key, "code"));
   std::string says;
   SECTION("the directory is group-writable") {
@@ -160,7 +160,7 @@ TEST_CASE_METHOD(Fixture, "a directory that others could write to is not used") 
     says = "belongs to user 12345";
   }
   CHECK_FALSE(cache.read(key));
-  CHECK_FALSE(cache.write(key_of("new"), "code"));
+  CHECK_FALSE(cache.write(disk_key("new"), "code"));
   const auto status = cache.status();
   CHECK_FALSE(status.usable);
   CHECK(status.reason.find(says) != std::string::npos);
@@ -181,8 +181,8 @@ TEST_CASE("a cache directory that cannot be made or written to costs nothing but
     REQUIRE(mkdir((directory + "/v1").c_str(), 0500) == 0);
   }
   DiskCache cache(CacheConfig{.directory = directory, .why_none = ""});
-  CHECK_FALSE(cache.write(key_of("k"), "code"));
-  CHECK_FALSE(cache.read(key_of("k")));
+  CHECK_FALSE(cache.write(disk_key("k"), "code"));
+  CHECK_FALSE(cache.read(disk_key("k")));
   CHECK_FALSE(cache.status().usable);
   CHECK_FALSE(cache.status().reason.empty());
 }
@@ -194,28 +194,28 @@ TEST_CASE("a full cache makes room by removing what was not used for longest") {
   DiskCache cache(
       CacheConfig{.directory = parent / "cache", .why_none = "", .limit_bytes = 8 * entry});
   for (int i = 0; i < 8; ++i) {
-    const CacheKey key = key_of(std::to_string(i));
+    const CacheKey key = disk_key(std::to_string(i));
     REQUIRE(cache.write(key, body));
     age(parent / "cache/v1/" + key.hex() + ".kernel", 100000 - i);
   }
-  REQUIRE(cache.read(key_of("0")));  // used now, so no longer the oldest
-  REQUIRE(cache.write(key_of("8"), body));
+  REQUIRE(cache.read(disk_key("0")));  // used now, so no longer the oldest
+  REQUIRE(cache.write(disk_key("8"), body));
   CHECK(cache.status().bytes <= 8 * entry);
-  CHECK(cache.read(key_of("0")));
-  CHECK_FALSE(cache.read(key_of("1")));
-  CHECK(cache.read(key_of("7")));
-  CHECK(cache.read(key_of("8")));
-  CHECK_FALSE(cache.write(key_of("huge"), std::string(static_cast<std::size_t>(9 * entry), 'x')));
+  CHECK(cache.read(disk_key("0")));
+  CHECK_FALSE(cache.read(disk_key("1")));
+  CHECK(cache.read(disk_key("7")));
+  CHECK(cache.read(disk_key("8")));
+  CHECK_FALSE(cache.write(disk_key("huge"), std::string(static_cast<std::size_t>(9 * entry), 'x')));
 }
 
 TEST_CASE_METHOD(Fixture, "what killed writers left is swept once it is old") {
-  REQUIRE(cache.write(key_of("k"), "code"));
+  REQUIRE(cache.write(disk_key("k"), "code"));
   const std::string old = directory + "/v1/tmp.1.00", fresh = directory + "/v1/tmp.2.00";
   overwrite(old, "half");
   overwrite(fresh, "half");
   age(old, 7200);
   DiskCache next(CacheConfig{.directory = directory, .why_none = ""});
-  REQUIRE(next.write(key_of("l"), "code"));
+  REQUIRE(next.write(disk_key("l"), "code"));
   CHECK_FALSE(exists(old));
   CHECK(exists(fresh));
 }
@@ -228,8 +228,8 @@ TEST_CASE_METHOD(Fixture, "processes and threads that share a cache read whole e
     for (int i = 0; i < 60; ++i) {
       const int n = (i * 7 + seed) % 12;
       const std::string body(static_cast<std::size_t>(20000 + n), static_cast<char>('a' + n));
-      if (auto read = mine.read(key_of(std::to_string(n))); read && *read != body) ++bad;
-      if (i % 3 == 0) mine.write(key_of(std::to_string(n)), body);
+      if (auto read = mine.read(disk_key(std::to_string(n))); read && *read != body) ++bad;
+      if (i % 3 == 0) mine.write(disk_key(std::to_string(n)), body);
     }
     return bad;
   };
@@ -259,12 +259,12 @@ TEST_CASE_METHOD(Fixture, "a writer that is killed at any moment leaves no wrong
     const pid_t child = fork();
     if (child == 0)
       for (int i = 0;; ++i)
-        cache.write(key_of(std::to_string(i % 5)), std::string(100000, static_cast<char>(i % 5)));
+        cache.write(disk_key(std::to_string(i % 5)), std::string(100000, static_cast<char>(i % 5)));
     std::this_thread::sleep_for(std::chrono::microseconds(500 + 300 * round));
     REQUIRE(kill(child, SIGKILL) == 0);
     REQUIRE(waitpid(child, nullptr, 0) == child);
     for (int n = 0; n < 5; ++n) {
-      const CacheKey key = key_of(std::to_string(n));
+      const CacheKey key = disk_key(std::to_string(n));
       const bool there = exists(file(key));
       const auto read = cache.read(key);
       CHECK(read.has_value() == there);  // a file under its final name is always whole

@@ -6,14 +6,14 @@ using namespace sinter;
 
 namespace {
 
-CacheKey key_of(std::initializer_list<std::string_view> parts) {
+CacheKey entry_key(std::initializer_list<std::string_view> parts) {
   return cache_key(std::span<const std::string_view>(parts.begin(), parts.size()));
 }
 
 }  // namespace
 
 TEST_CASE("a cache entry gives back its body") {
-  const CacheKey key = key_of({"source", "sm_90a"});
+  const CacheKey key = entry_key({"source", "sm_90a"});
   for (const std::string& body : {std::string(), std::string("\0x", 2), std::string(70000, 'b')}) {
     const auto read = decode_entry(key, encode_entry(key, body));
     REQUIRE(read);
@@ -22,7 +22,7 @@ TEST_CASE("a cache entry gives back its body") {
 }
 
 TEST_CASE("a cache entry that is cut anywhere, or longer, is no entry") {
-  const CacheKey key = key_of({"source"});
+  const CacheKey key = entry_key({"source"});
   const std::string entry = encode_entry(key, "machine code");
   for (std::size_t length = 0; length < entry.size(); ++length)
     CHECK_FALSE(decode_entry(key, std::string_view(entry).substr(0, length)));
@@ -30,7 +30,7 @@ TEST_CASE("a cache entry that is cut anywhere, or longer, is no entry") {
 }
 
 TEST_CASE("a cache entry with any one bit flipped is no entry") {
-  const CacheKey key = key_of({"source"});
+  const CacheKey key = entry_key({"source"});
   const std::string entry = encode_entry(key, "machine code");
   REQUIRE(entry.size() == kCacheHeaderBytes + 12);
   for (std::size_t bit = 0; bit < entry.size() * 8; ++bit) {
@@ -41,20 +41,20 @@ TEST_CASE("a cache entry with any one bit flipped is no entry") {
 }
 
 TEST_CASE("a cache entry of another key is no entry, even where the file's name agrees") {
-  const CacheKey key = key_of({"source"});
-  CacheKey same_name = key_of({"other source"});
+  const CacheKey key = entry_key({"source"});
+  CacheKey same_name = entry_key({"other source"});
   same_name.name[0] = key.name[0];
   same_name.name[1] = key.name[1];
   CHECK_FALSE(decode_entry(key, encode_entry(same_name, "machine code")));
 }
 
 TEST_CASE("cache keys differ by every part and by where a part ends") {
-  const CacheKey key = key_of({"ab", "c"});
-  CHECK(key == key_of({"ab", "c"}));
-  CHECK(key != key_of({"a", "bc"}));
-  CHECK(key != key_of({"ab", "c", ""}));
-  CHECK(key != key_of({"ab", "d"}));
-  CHECK(key.hex() != key_of({"a", "bc"}).hex());
+  const CacheKey key = entry_key({"ab", "c"});
+  CHECK(key == entry_key({"ab", "c"}));
+  CHECK(key != entry_key({"a", "bc"}));
+  CHECK(key != entry_key({"ab", "c", ""}));
+  CHECK(key != entry_key({"ab", "d"}));
+  CHECK(key.hex() != entry_key({"a", "bc"}).hex());
   CHECK(key.hex().size() == 32);
   CHECK(key.hex().find_first_not_of("0123456789abcdef") == std::string::npos);
 }

@@ -182,7 +182,7 @@ constexpr Section kSections[] = {
     {"tools/README.md", "environment", environment},
 };
 
-std::string read_file(const std::string& path) {
+std::string page_text(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -193,7 +193,7 @@ TEST_CASE("the reference pages say what the code says") {
   const char* approve = std::getenv("SINTER_APPROVE");
   for (const auto& section : kSections) {
     const std::string path = test::source_tree() + "/" + section.page;
-    std::string page = read_file(path);
+    std::string page = page_text(path);
     INFO(section.page << ", section " << section.title << "; SINTER_APPROVE=1 rewrites it");
     const std::string begin = fmt::format("<!-- generated: {} -->\n", section.title);
     const std::size_t from = page.find(begin), end = page.find("<!-- end -->", from);
@@ -211,7 +211,7 @@ TEST_CASE("the reference pages say what the code says") {
 }
 
 TEST_CASE("the graph JSON page explains every operation") {
-  const std::string page = read_file(test::source_tree() + "/include/sinter/GRAPH_JSON.md");
+  const std::string page = page_text(test::source_tree() + "/include/sinter/GRAPH_JSON.md");
   const std::size_t explained = page.find("## What each operation computes");
   REQUIRE(explained != std::string::npos);
   each_operation([&](OpKind op) {

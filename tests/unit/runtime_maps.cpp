@@ -23,7 +23,7 @@ struct alignas(64) Map {
   void* pointer;
   std::uint64_t words[15];
 };
-struct Args {
+struct MapArgs {
   Map x;
   void* y;
   Map workspace;
@@ -61,14 +61,14 @@ PlanData mapped_plan() {
   return d;
 }
 
-Plan plan_of(PlanData data) { return Plan(Shared<const PlanData>::make(std::move(data))); }
+Plan map_plan_of(PlanData data) { return Plan(Shared<const PlanData>::make(std::move(data))); }
 
-struct Fixture {
-  Fixture() {
+struct MapFixture {
+  MapFixture() {
     fake_gpu().major = 9;
     fake_gpu().minor = 0;
     fake_gpu().launches = 0;
-    fake_gpu().argument_bytes = sizeof(Args);
+    fake_gpu().argument_bytes = sizeof(MapArgs);
     fake_gpu().shared_allowed = 0;
     fake_gpu().encodings = 0;
   }
@@ -81,7 +81,7 @@ struct Fixture {
     return e.execute(nullptr, {{"x", x}, {"y", y}}, {workspace, 1024});
   }
   Diagnostic load_error(PlanData data) {
-    const auto e = load(plan_of(std::move(data)), Device::gpu(0));
+    const auto e = load(map_plan_of(std::move(data)), Device::gpu(0));
     REQUIRE_FALSE(e);
     return e.error();
   }
@@ -89,15 +89,15 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE_METHOD(Fixture, "[child] tensor maps are encoded over the pointers of each call",
+TEST_CASE_METHOD(MapFixture, "[child] tensor maps are encoded over the pointers of each call",
                  "[.fake_maps]") {
-  const auto e = load(plan_of(mapped_plan()), Device::gpu(0));
+  const auto e = load(map_plan_of(mapped_plan()), Device::gpu(0));
   REQUIRE(e);
   CHECK(fake_gpu().encodings == 0);
   REQUIRE(execute(*e));
   REQUIRE(fake_gpu().launches == 1);
   CHECK(fake_gpu().encodings == 2);
-  Args args;
+  MapArgs args;
   std::memcpy(&args, fake_gpu().log[0].arguments, sizeof args);
   CHECK(args.x.pointer == x);
   CHECK(args.y == y);
@@ -126,12 +126,13 @@ TEST_CASE_METHOD(Fixture, "[child] tensor maps are encoded over the pointers of 
 }
 
 TEST_CASE_METHOD(
-    Fixture, "[child] elements are moved as unsigned integers of their size, f32 as what TMA adds",
+    MapFixture,
+    "[child] elements are moved as unsigned integers of their size, f32 as what TMA adds",
     "[.fake_maps]") {
   for (const auto& [type, tag] : {std::pair{i8, 0}, {bf16, 1}, {f32, 7}, {f64, 4}}) {
     PlanData d = mapped_plan();
     d.kernels[0].maps[0].map = {type, {16}, {}, {16}, 0, 0};
-    const auto e = load(plan_of(std::move(d)), Device::gpu(0));
+    const auto e = load(map_plan_of(std::move(d)), Device::gpu(0));
     REQUIRE(e);
     REQUIRE(execute(*e));
     CHECK(fake_gpu().encoding.type == tag);
@@ -140,9 +141,9 @@ TEST_CASE_METHOD(
   }
 }
 
-TEST_CASE_METHOD(Fixture, "[child] a map that cannot be encoded is named with its tensor",
+TEST_CASE_METHOD(MapFixture, "[child] a map that cannot be encoded is named with its tensor",
                  "[.fake_maps]") {
-  const auto e = load(plan_of(mapped_plan()), Device::gpu(0));
+  const auto e = load(map_plan_of(mapped_plan()), Device::gpu(0));
   REQUIRE(e);
   Failing fail("cuTensorMapEncodeTiled", 1);
   const auto status = execute(*e);
@@ -153,7 +154,7 @@ TEST_CASE_METHOD(Fixture, "[child] a map that cannot be encoded is named with it
   CHECK(fake_gpu().launches == 0);
 }
 
-TEST_CASE_METHOD(Fixture, "[child] a driver without tensor maps refuses plans that need them",
+TEST_CASE_METHOD(MapFixture, "[child] a driver without tensor maps refuses plans that need them",
                  "[.fake_maps]") {
   auto& encode = const_cast<Driver*>(driver().value())->tensor_map_encode_tiled;
   const auto kept = std::exchange(encode, nullptr);
@@ -163,12 +164,12 @@ TEST_CASE_METHOD(Fixture, "[child] a driver without tensor maps refuses plans th
   encode = kept;
 }
 
-TEST_CASE_METHOD(Fixture, "[child] dynamic shared memory is allowed at load and given at launch",
+TEST_CASE_METHOD(MapFixture, "[child] dynamic shared memory is allowed at load and given at launch",
                  "[.fake_maps]") {
   PlanData d = mapped_plan();
   d.kernels.push_back(d.kernels[0]);  // shares the function
   d.kernels[1].shared_bytes = 1000;
-  const auto e = load(plan_of(d), Device::gpu(0));
+  const auto e = load(map_plan_of(d), Device::gpu(0));
   REQUIRE(e);
   CHECK(fake_gpu().shared_allowed == 200000);
   REQUIRE(execute(*e));
@@ -182,15 +183,15 @@ TEST_CASE_METHOD(Fixture, "[child] dynamic shared memory is allowed at load and 
   }
   for (auto& k : d.kernels) k.shared_bytes = 0;
   fake_gpu().shared_allowed = -1;
-  REQUIRE(load(plan_of(d), Device::gpu(0)));
+  REQUIRE(load(map_plan_of(d), Device::gpu(0)));
   CHECK(fake_gpu().shared_allowed == -1);
 }
 
-TEST_CASE_METHOD(Fixture, "[child] a plan for another architecture is refused", "[.fake_maps]") {
+TEST_CASE_METHOD(MapFixture, "[child] a plan for another architecture is refused", "[.fake_maps]") {
   PlanData d = mapped_plan();
   for (const char* fits : {"", "sm_80", "sm_90", "sm_90a"}) {
     d.architecture = fits;
-    CHECK(load(plan_of(d), Device::gpu(0)));
+    CHECK(load(map_plan_of(d), Device::gpu(0)));
   }
   for (const char* other : {"sm_100", "sm_100a", "sm_90f", "sm_80a", "anything"}) {
     d.architecture = other;
@@ -202,7 +203,8 @@ TEST_CASE_METHOD(Fixture, "[child] a plan for another architecture is refused", 
   }
 }
 
-TEST_CASE_METHOD(Fixture, "[child] compile() plans for the device's own engines", "[.fake_maps]") {
+TEST_CASE_METHOD(MapFixture, "[child] compile() plans for the device's own engines",
+                 "[.fake_maps]") {
   const auto compiled = [](Device device, PlanOptions options = {}) {
     Graph g;
     g.output(exp(g.tensor({.name = "x", .dim = {4}})), "y");

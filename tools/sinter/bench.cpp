@@ -16,7 +16,7 @@
 namespace sinter::cli {
 namespace {
 
-struct Options {
+struct BenchArguments {
   std::vector<std::string> documents;
   std::string device, output;
   bool json = false, no_fuse = false, no_check = false;
@@ -75,7 +75,7 @@ std::string row_text(const Row& r) {
 // One graph on one device, from the plan to the time.
 class Case {
  public:
-  Case(Graph& graph, const Plan* given, Device device, const Options& options)
+  Case(Graph& graph, const Plan* given, Device device, const BenchArguments& options)
       : graph_(graph), given_(given), device_(device), options_(options) {}
 
   // false: the result is wrong, and `row.error` says so.
@@ -140,13 +140,14 @@ class Case {
   Graph& graph_;
   const Plan* given_;
   Device device_;
-  const Options& options_;
+  const BenchArguments& options_;
   std::optional<Executable> executable_;
   std::optional<Memory> workspace_;
   std::vector<TensorSet> sets_;
 };
 
-int bench_one(const std::string& path, Device device, const Options& o, bool in_time, Row& row) {
+int bench_one(const std::string& path, Device device, const BenchArguments& o, bool in_time,
+              Row& row) {
   auto document = read_document(path);
   if (!document) {
     row.graph = path;
@@ -169,7 +170,7 @@ int bench_one(const std::string& path, Device device, const Options& o, bool in_
   return kWrong;
 }
 
-Result<int> run(const Options& o) {
+Result<int> run(const BenchArguments& o) {
   // Only a process that starts without compiled kernels can say what a first plan costs.
   setenv("SINTER_CACHE", "off", 1);
   auto device = device_from(o.device);
@@ -189,7 +190,7 @@ Result<int> run(const Options& o) {
 }  // namespace
 
 void add_bench(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BenchArguments>();
   CLI::App* command = app.add_subcommand("bench", "Check and time graphs, one line each");
   command->add_option("documents", o->documents, "Graph or plan files")->required();
   command->add_option("--device", o->device, "cpu or the number of a GPU (default: the current)")

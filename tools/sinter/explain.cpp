@@ -25,7 +25,7 @@ namespace {
 
 using json::json_string;
 
-struct Options {
+struct ExplainArguments {
   std::string document, dot, html, architecture, device, other;
   std::vector<std::string> why;  // two nodes
   bool json = false, no_fuse = false;
@@ -39,19 +39,20 @@ void print_lines(const std::string& text) {
   }
 }
 
-Result<Plan> planned(Graph& graph, const Options& o, const std::string& architecture) {
+Result<Plan> planned(Graph& graph, const ExplainArguments& o, const std::string& architecture) {
   const Progress progress("planning");
   return Plan::make(graph, {.fuse = !o.no_fuse, .architecture = architecture});
 }
 
 // The document's plan, or one that is made of its graph.
-Result<Plan> plan_of(Document& document, const Options& o, const std::string& architecture) {
+Result<Plan> plan_of(Document& document, const ExplainArguments& o,
+                     const std::string& architecture) {
   if (document.plan) return *document.plan;
   return planned(*document.graph, o, architecture);
 }
 
 // What --diff names: a target to plan the same graph for, or another document.
-Result<int> diff(const Options& o, Document& document, const PlanData& before) {
+Result<int> diff(const ExplainArguments& o, Document& document, const PlanData& before) {
   const auto show = [&](const Result<Plan>& after) -> Result<int> {
     SINTER_TRY(after);
     if (o.json)
@@ -83,7 +84,7 @@ std::string unknown_node(const PlanData& plan, const std::string& node) {
                      near.empty() ? std::string() : fmt::format("; {}?", near));
 }
 
-Result<int> why(const Options& o, const PlanData& plan) {
+Result<int> why(const ExplainArguments& o, const PlanData& plan) {
   for (const auto& node : o.why)
     if (const std::string problem = unknown_node(plan, node); !problem.empty()) {
       print_error(problem);
@@ -107,7 +108,7 @@ Result<bool> wrote_to_stdout(const std::string& path, const std::string& text) {
   return false;
 }
 
-Result<int> explain_document(const Options& o) {
+Result<int> explain_document(const ExplainArguments& o) {
   auto document = read_document(o.document);
   SINTER_TRY(document);
   std::string architecture = o.architecture;
@@ -193,7 +194,7 @@ std::string gpu_problem(const std::string& text) {
 }  // namespace
 
 void add_explain(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ExplainArguments>();
   CLI::App* command = app.add_subcommand("explain", "Say what a graph's kernels are, and why");
   command->add_option("document", o->document, "Graph or plan file")->required();
   command->add_flag("--json", o->json, "All of it, for programs");

@@ -13,7 +13,7 @@
 namespace sinter::cli {
 namespace {
 
-struct Options {
+struct PlanArguments {
   std::string document, output, source;
   std::vector<std::string> targets;
   bool no_fuse = false;
@@ -30,7 +30,7 @@ Status write_sources(const PlanData& plan, const std::string& folder) {
   return Done{};
 }
 
-Result<int> run(const Options& o) {
+Result<int> run(const PlanArguments& o) {
   auto document = read_document(o.document);
   SINTER_TRY(document);
   std::vector<std::string> targets;
@@ -74,7 +74,7 @@ Result<int> run(const Options& o) {
 }  // namespace
 
 void add_plan(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<PlanArguments>();
   CLI::App* command = app.add_subcommand("plan", "Write the plan of a graph; needs no GPU");
   command->add_option("document", o->document, "Graph file, or a plan file to add targets to")
       ->required();

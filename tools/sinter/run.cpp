@@ -17,7 +17,7 @@
 namespace sinter::cli {
 namespace {
 
-struct Options {
+struct RunArguments {
   std::string document, device;
   std::vector<std::string> inputs, outputs;  // NAME=FILE
   std::uint64_t seed = 0;
@@ -162,7 +162,7 @@ bool print_check(const std::vector<Checked>& results) {
   return ok;
 }
 
-Result<int> check(const Options& o, const Graph& graph, const PlanData& plan,
+Result<int> check(const RunArguments& o, const Graph& graph, const PlanData& plan,
                   const TensorSet& host) {
   CheckEffort effort{.samples = o.samples};
   if (o.samples < 0) effort = check_effort(graph, plan);
@@ -179,7 +179,7 @@ Result<int> check(const Options& o, const Graph& graph, const PlanData& plan,
   return print_check(*checked) ? kOk : kWrong;
 }
 
-Result<int> run(const Options& o) {
+Result<int> run(const RunArguments& o) {
   auto document = read_document(o.document);
   SINTER_TRY(document);
   auto device = device_from(o.device);
@@ -244,7 +244,7 @@ Result<int> run(const Options& o) {
 }  // namespace
 
 void add_run(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<RunArguments>();
   CLI::App* command = app.add_subcommand("run", "Execute a graph or a plan");
   command->add_option("document", o->document, "Graph or plan file")->required();
   command->add_option("--device", o->device, "cpu or the number of a GPU (default: the current)")

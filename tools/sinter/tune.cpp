@@ -22,7 +22,7 @@
 namespace sinter::cli {
 namespace {
 
-struct Options {
+struct TuneArguments {
   std::vector<std::string> documents;
   std::string device, tuning_file, output, architecture;
   bool json = false, dry_run = false;
@@ -41,7 +41,8 @@ struct Candidate {
   std::string error{};
 };
 
-void print_candidate(const Options& o, const std::string& graph, const Candidate& c, double first) {
+void print_candidate(const TuneArguments& o, const std::string& graph, const Candidate& c,
+                     double first) {
   if (o.json)
     fmt::print("{{\"graph\": {}, \"problem\": {}, \"configuration\": {}, {}}}\n",
                json::json_string(graph), json::json_string(c.problem),
@@ -58,7 +59,7 @@ void print_candidate(const Options& o, const std::string& graph, const Candidate
 // One graph: its plan, memory, and the measurements.
 class Tuner {
  public:
-  Tuner(Graph& graph, Device device, const Options& options)
+  Tuner(Graph& graph, Device device, const TuneArguments& options)
       : graph_(graph), device_(device), options_(options), begin_(Clock::now()) {}
 
   Result<Tuning> run() {
@@ -199,7 +200,7 @@ class Tuner {
 
   Graph& graph_;
   Device device_;
-  const Options& options_;
+  const TuneArguments& options_;
   Clock::time_point begin_;
   std::string target_;
   std::optional<Plan> plan_;
@@ -210,7 +211,7 @@ class Tuner {
 };
 
 // What would be timed, with the estimates of planning; needs no GPU.
-Status list_candidates(const std::string& path, const Options& o) {
+Status list_candidates(const std::string& path, const TuneArguments& o) {
   auto document = read_document(path);
   SINTER_TRY(document);
   const std::string& graph = document->graph->options().name;
@@ -245,7 +246,7 @@ Status list_candidates(const std::string& path, const Options& o) {
   return Done{};
 }
 
-Status tune(const std::string& path, Device device, const Options& o) {
+Status tune(const std::string& path, Device device, const TuneArguments& o) {
   auto document = read_document(path);
   SINTER_TRY(document);
   auto best = Tuner(*document->graph, device, o).run();
@@ -264,7 +265,7 @@ Status tune(const std::string& path, Device device, const Options& o) {
   return write_file(o.output, plan->to_json());
 }
 
-int dry_run(const Options& o) {
+int dry_run(const TuneArguments& o) {
   int code = kOk;
   for (const auto& path : o.documents) {
     const auto done = list_candidates(path, o);
@@ -273,7 +274,7 @@ int dry_run(const Options& o) {
   return code;
 }
 
-Result<int> run(Options o) {
+Result<int> run(TuneArguments o) {
   if (o.dry_run) {
     // As for the GPU that would measure; without one, the target whose kernels have choices.
     const auto here = Device::current().target();
@@ -297,7 +298,7 @@ Result<int> run(Options o) {
 }  // namespace
 
 void add_tune(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TuneArguments>();
   CLI::App* command =
       app.add_subcommand("tune", "Time the configurations of a graph's kernels, keep the fastest");
   command->add_option("documents", o->documents, "Graph files")->required();

@@ -7,7 +7,7 @@
 namespace sinter {
 namespace {
 
-constexpr std::size_t kMostKernels = 12;
+constexpr std::size_t kMostKernelsNamed = 12;
 
 bool any_in(const std::vector<int>& one, const std::vector<int>& other) {
   return std::any_of(one.begin(), one.end(), [&](int k) {
@@ -67,10 +67,10 @@ std::string explain_why(const PlanData& p, const std::string& a, const std::stri
   const Apart apart = why_apart(p, a, b);
   if (apart.together)
     return fmt::format("{} and {} are both in {}\n", a, b,
-                       kernels_listed(apart.kernels_a, kMostKernels));
+                       kernels_listed(apart.kernels_a, kMostKernelsNamed));
   std::string s =
-      fmt::format("{} is in {}, {} in {}\n", a, kernels_listed(apart.kernels_a, kMostKernels), b,
-                  kernels_listed(apart.kernels_b, kMostKernels));
+      fmt::format("{} is in {}, {} in {}\n", a, kernels_listed(apart.kernels_a, kMostKernelsNamed),
+                  b, kernels_listed(apart.kernels_b, kMostKernelsNamed));
   for (const auto& c : apart.between)
     s += fmt::format("  between them: {}, {}, {:.1f} us\n", c.tensor, megabytes(c.bytes),
                      c.microseconds);

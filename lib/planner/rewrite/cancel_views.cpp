@@ -10,7 +10,7 @@
 namespace sinter {
 namespace {
 
-bool run(MovedViews& views, NodeId id) {
+bool cancel_views(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node& n = g.node(id);
   const TensorId y = n.outputs[0], x = views.shown(n.inputs[0], views.of_node(id));
@@ -24,6 +24,6 @@ bool run(MovedViews& views, NodeId id) {
 extern constinit const Pass cancel_views_pass{
     "cancel_views",
     "The view of a view or of a concatenation that shows a whole tensor is read as that tensor.",
-    at_views, run};
+    at_views, cancel_views};
 
 }  // namespace sinter

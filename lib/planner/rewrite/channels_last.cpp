@@ -18,7 +18,7 @@ bool is_image_of(const Rewriter& g, const Node& n, TensorId y) {
   return a->groups < g[y].dim[1];
 }
 
-bool run(MovedViews& views, NodeId id) {
+bool channels_last(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node& n = g.node(id);
   const TensorId y = n.outputs.empty() ? kNoTensor : n.outputs[0];
@@ -43,6 +43,6 @@ extern constinit const Pass channels_last_pass{
     "channels_last",
     "A virtual image that a convolution reads lies with its channels last, so that a chain of "
     "convolutions changes the layout of its input and of its result, and no other.",
-    may_be_image, run};
+    may_be_image, channels_last};
 
 }  // namespace sinter

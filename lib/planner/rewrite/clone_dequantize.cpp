@@ -143,7 +143,7 @@ class Clones {
 
 bool at_products(OpKind op) { return is_matmul(op); }
 
-bool run(MovedViews& views, NodeId id) {
+bool clone_dequantize(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   // Products of f32 do not multiply 8 bits.
   const DataType io = g.options().io;
@@ -162,6 +162,6 @@ extern constinit const Pass clone_dequantize_pass{
     "Each product that multiplies a scaled 8-bit tensor with another of 8 bits has its own copy of "
     "the nodes that scale it: it loads the 8 bits and scales its sums, and nothing is written "
     "between.",
-    at_products, run};
+    at_products, clone_dequantize};
 
 }  // namespace sinter

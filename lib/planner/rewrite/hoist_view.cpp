@@ -34,7 +34,7 @@ bool reduced_in_blocks(const Rewriter& g, TensorId y, const View& v) {
   return false;
 }
 
-bool run(MovedViews& views, NodeId id) {
+bool hoist_view(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
   const TensorId t = n.inputs[0], y = n.outputs[0];
@@ -66,6 +66,6 @@ extern constinit const Pass hoist_view_pass{
     "hoist_view",
     "What a view shows of an elementwise result is computed from the same view of its operands, "
     "where these lie in memory anyway.",
-    at_views, run};
+    at_views, hoist_view};
 
 }  // namespace sinter

@@ -10,7 +10,7 @@ namespace {
 
 bool at_reshapes(OpKind op) { return op == OpKind::reshape; }
 
-bool run(MovedViews& views, NodeId id) {
+bool layout_for_reshape(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node& reshape = g.node(id);
   const TensorId t = reshape.inputs[0], y = reshape.outputs[0];
@@ -35,6 +35,6 @@ extern constinit const Pass layout_for_reshape_pass{
     "layout_for_reshape",
     "A virtual result that is transposed and then reshaped, and not read otherwise, lies in the "
     "order of the transpose where the reshape would be a copy else.",
-    at_reshapes, run};
+    at_reshapes, layout_for_reshape};
 
 }  // namespace sinter

@@ -34,7 +34,7 @@ bool takes_any_order(const Rewriter& g, const Node& reader) {
          });
 }
 
-bool run(MovedViews& views, NodeId id) {
+bool propagate_layout(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node& n = g.node(id);
   const TensorId y = n.outputs.empty() ? kNoTensor : n.outputs[0];
@@ -59,6 +59,6 @@ extern constinit const Pass propagate_layout_pass{
     "propagate_layout",
     "A virtual result that may lie in any order of its dims lies in the order of its first operand "
     "of the same rank.",
-    takes_order, run};
+    takes_order, propagate_layout};
 
 }  // namespace sinter

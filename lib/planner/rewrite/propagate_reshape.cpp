@@ -123,7 +123,7 @@ class Cluster {
   bool reduced_ = false;
 };
 
-bool run(MovedViews& views, NodeId id) { return Cluster(views, id).run(); }
+bool propagate_reshape(MovedViews& views, NodeId id) { return Cluster(views, id).run(); }
 
 }  // namespace
 
@@ -131,6 +131,6 @@ extern constinit const Pass propagate_reshape_pass{
     "propagate_reshape",
     "What a row kernel computes over some dims it can compute over the dims into which a reshape "
     "splits those that its rows keep.",
-    at_views, run};
+    at_views, propagate_reshape};
 
 }  // namespace sinter

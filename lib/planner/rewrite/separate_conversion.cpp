@@ -8,7 +8,7 @@
 namespace sinter {
 namespace {
 
-bool run(MovedViews& views, NodeId id) {
+bool separate_conversion(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
   const TensorId t = n.inputs[0], y = n.outputs[0];
@@ -24,6 +24,6 @@ bool run(MovedViews& views, NodeId id) {
 
 extern constinit const Pass separate_conversion_pass{
     "separate_conversion", "A view that rounds is a view and a pointwise conversion behind it.",
-    at_views, run};
+    at_views, separate_conversion};
 
 }  // namespace sinter

@@ -16,7 +16,7 @@ constexpr int kMostParts = 8;  // of a concatenation that what reads it is compu
 
 bool at_concatenations(OpKind op) { return op == OpKind::concatenate; }
 
-bool run(MovedViews& views, NodeId id) {
+bool sink_concatenation(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
   const TensorId y = n.outputs[0];
@@ -55,6 +55,6 @@ bool run(MovedViews& views, NodeId id) {
 extern constinit const Pass sink_concatenation_pass{
     "sink_concatenation",
     "An elementwise node of a concatenation is the concatenation of that node of each part.",
-    at_concatenations, run};
+    at_concatenations, sink_concatenation};
 
 }  // namespace sinter

@@ -16,7 +16,7 @@ bool reduces(const Rewriter& g, NodeId r, const View& back) {
   return n.op == OpKind::reduction && operand_view(back, g[n.outputs[0]].dim);
 }
 
-bool run(MovedViews& views, NodeId id) {
+bool sink_view(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
   const TensorId t = n.inputs[0], y = n.outputs[0];
@@ -55,6 +55,6 @@ extern constinit const Pass sink_view_pass{
     "sink_view",
     "A reshape or transpose is moved behind its readers, which compute over the dims before it, "
     "where their other operands can be seen so at no cost.",
-    at_views, run};
+    at_views, sink_view};
 
 }  // namespace sinter

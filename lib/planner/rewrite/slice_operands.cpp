@@ -82,7 +82,7 @@ bool cut_convolution(MovedViews& views, const Node& slice, Node& p) {
   return true;
 }
 
-bool run(MovedViews& views, NodeId id) {
+bool slice_operands(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
   const TensorId t = n.inputs[0], y = n.outputs[0];
@@ -122,6 +122,6 @@ extern constinit const Pass slice_operands_pass{
     "slice_operands",
     "A slice of at most half of an elementwise result, a reduction, a product or a convolution "
     "that nobody else reads is computed from slices of the operands.",
-    at_views, run};
+    at_views, slice_operands};
 
 }  // namespace sinter

@@ -12,7 +12,7 @@
 namespace sinter {
 namespace {
 
-bool run(MovedViews& views, NodeId id) {
+bool slice_parts(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
   const TensorId t = n.inputs[0], y = n.outputs[0];
@@ -62,6 +62,6 @@ extern constinit const Pass slice_parts_pass{
     "slice_parts",
     "A slice of a concatenation is the concatenation of slices of its parts, where those lie in "
     "memory and no element is read twice.",
-    at_views, run};
+    at_views, slice_parts};
 
 }  // namespace sinter

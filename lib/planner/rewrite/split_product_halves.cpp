@@ -58,7 +58,7 @@ void make_half(MovedViews& views, NodeId slice, TensorId product) {
   half(half, t, y);
 }
 
-bool run(MovedViews& views, NodeId id) {
+bool split_product_halves(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node& n = g.node(id);
   TensorId t = n.inputs[0];
@@ -97,6 +97,6 @@ extern constinit const Pass split_product_halves_pass{
     "split_product_halves",
     "Halves of a product's columns are products of the halves of its right operand: two that share "
     "the left one, which one kernel computes.",
-    at_views, run};
+    at_views, split_product_halves};
 
 }  // namespace sinter

@@ -33,7 +33,7 @@ Dims rows_of(const Rewriter& g, TensorId t, const Dims& domain, const Dims& to, 
   return {};
 }
 
-bool run(MovedViews& views, NodeId id) {
+bool split_reduction(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
   const TensorId t = n.inputs[0], y = n.outputs[0];
@@ -57,6 +57,6 @@ extern constinit const Pass split_reduction_pass{
     "split_reduction",
     "A reduction of a row kernel's values over more axes than its rows is the reduction of the "
     "rows' own reductions.",
-    at_reductions, run};
+    at_reductions, split_reduction};
 
 }  // namespace sinter

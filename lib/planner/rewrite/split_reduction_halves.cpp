@@ -42,7 +42,7 @@ bool reaches(const Rewriter& g, TensorId row, const Dims& dim) {
   return false;
 }
 
-bool run(MovedViews& views, NodeId id) {
+bool split_reduction_halves(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   using M = ReductionMode;
   const Node n = g.node(id);
@@ -89,6 +89,6 @@ extern constinit const Pass split_reduction_halves_pass{
     "split_reduction_halves",
     "Where halves of rows are read, a reduction of the rows is that of the reductions of both "
     "halves, so that one kernel runs over halves.",
-    at_reductions, run};
+    at_reductions, split_reduction_halves};
 
 }  // namespace sinter

@@ -18,7 +18,7 @@ bool alone(const Rewriter& g, TensorId t, int& budget) {
                      [&](TensorId x) { return x < 0 || alone(g, x, budget); });
 }
 
-bool run(MovedViews& views, NodeId id) {
+bool store_copy(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
   const TensorId t = n.inputs[0], y = n.outputs[0];
@@ -45,6 +45,6 @@ extern constinit const Pass store_copy_pass{
     "store_copy",
     "A graph output that is a transpose or reshape of a result that is needed besides is a copy of "
     "its own, which can lie where the output does.",
-    at_views, run};
+    at_views, store_copy};
 
 }  // namespace sinter

@@ -12,7 +12,7 @@
 namespace sinter {
 namespace {
 
-using A = AttentionBackwardSpec;
+using Backward = AttentionBackwardSpec;
 
 constexpr shapes::SdpaPorts kPorts = shapes::kSdpaBackwardPorts;
 constexpr std::size_t kQ = 0, kK = 1, kV = 2, kO = 3, kDO = 4, kStats = 5;  // inputs
@@ -157,7 +157,7 @@ std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& s
   for (int port : {kPorts.seq_q, kPorts.seq_kv, kPorts.block_mask, static_cast<int>(kStats)})
     if (!in_memory(state, input(*region, port))) return {};
   if (!reads_sequences(state, *region, kPorts)) return {};
-  // A V that is computed is not there where dV alone is wanted, which does not need it.
+  // Backward V that is computed is not there where dV alone is wanted, which does not need it.
   for (std::size_t i : {kQ, kK, kV, kDO})
     if (region->inputs[i] < 0) return {};
   if (multiplied_type(state, *region) == DataType::none) return {};
@@ -191,10 +191,10 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
   const Region& r = *attention.region;
   const Dims &q = g[r.inputs[kQ]].dim, &v = g[r.inputs[kV]].dim;
   KernelSpec spec;
-  spec.family = A{};
+  spec.family = Backward{};
   spec.nodes = attention.nodes;
   spec.extent = {q[0], q[1], q[2], v[2], q[3], v[3]};
-  A& to = spec.attention_backward();
+  Backward& to = spec.attention_backward();
   to.group = v[1] > 0 ? q[1] / v[1] : 1;
   to.scale = r.attributes.attn_scale;
   to.deterministic = r.attributes.deterministic;
@@ -210,10 +210,10 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
     o.type = type;
     builder(o.body, g[t].dim, row, column).value(t);
   };
-  operand(to.q, kQ, A::m, A::d);
-  operand(to.k, kK, A::n, A::d);
-  operand(to.v, kV, A::n, A::e);
-  operand(to.d_o, kDO, A::m, A::e);
+  operand(to.q, kQ, Backward::m, Backward::d);
+  operand(to.k, kK, Backward::n, Backward::d);
+  operand(to.v, kV, Backward::n, Backward::e);
+  operand(to.d_o, kDO, Backward::m, Backward::e);
   const auto accumulator = [&](TensorId t) {
     Statement s = statement(StatementKind::accumulator, DataType::f32, g[t].name);
     s.dim = 0;
@@ -222,7 +222,7 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
   // From one tensor of the scores' dims to another.
   const auto between = [&](Body& body, TensorId from, TensorId until) {
     body.statements.push_back(accumulator(from));
-    BodyBuilder scores = builder(body, {q[0], q[1], q[2], v[2]}, A::m, A::n);
+    BodyBuilder scores = builder(body, {q[0], q[1], q[2], v[2]}, Backward::m, Backward::n);
     scores.define(from, 0);
     body.statements.resize(static_cast<std::size_t>(scores.value(until)) + 1);
   };
@@ -236,30 +236,31 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
     between(to.weight, attention.before_dropout, attention.weights);
   for (NodeId n : attention.nodes)
     if (state.node(n).op == OpKind::block_mask) {
-      builder(to.block_mask, {q[0], q[1], q[2], v[2]}, A::m, A::n).value(state.node(n).outputs[0]);
-      spec.gathers.back().indices = {0, A::head, A::m, A::n};
+      builder(to.block_mask, {q[0], q[1], q[2], v[2]}, Backward::m, Backward::n)
+          .value(state.node(n).outputs[0]);
+      spec.gathers.back().indices = {0, Backward::head, Backward::m, Backward::n};
     }
   Body none;
   const auto port = [&](TensorId t, int row, int column, const Dims& dim, bool written) {
     return t < 0 ? -1 : builder(none, dim, row, column).port(t, written);
   };
   if (to.band.padding || to.band.bottom_right) {
-    to.length_q = port(input(r, kPorts.seq_q), A::m, A::d, q, false);
-    to.length_kv = port(input(r, kPorts.seq_kv), A::m, A::d, q, false);
+    to.length_q = port(input(r, kPorts.seq_q), Backward::m, Backward::d, q, false);
+    to.length_kv = port(input(r, kPorts.seq_kv), Backward::m, Backward::d, q, false);
   }
   to.sequences = packed_sequences(state, spec, input(r, kPorts.cu_q), input(r, kPorts.cu_kv));
   to.band.padding = to.band.padding || to.sequences.count > 0;
-  to.stats = port(r.inputs[kStats], A::m, A::d, q, false);
-  to.delta = port(attention.delta, A::m, A::d, q, false);
+  to.stats = port(r.inputs[kStats], Backward::m, Backward::d, q, false);
+  to.delta = port(attention.delta, Backward::m, Backward::d, q, false);
   if (wanted(r, kDQ)) {
     to.dq.statements.push_back(accumulator(attention.dq_sums));
-    BodyBuilder dq = builder(to.dq, q, A::m, A::d);
+    BodyBuilder dq = builder(to.dq, q, Backward::m, Backward::d);
     dq.define(attention.dq_sums, 0);
     dq.store(r.outputs[kDQ]);
   }
-  to.dk = port(r.outputs[kDK], A::n, A::d, g[r.inputs[kK]].dim, true);
-  to.dv = port(r.outputs[kDV], A::n, A::e, v, true);
-  to.dbias = port(r.outputs[kDBias], A::m, A::n, {q[0], q[1], q[2], v[2]}, true);
+  to.dk = port(r.outputs[kDK], Backward::n, Backward::d, g[r.inputs[kK]].dim, true);
+  to.dv = port(r.outputs[kDV], Backward::n, Backward::e, v, true);
+  to.dbias = port(r.outputs[kDBias], Backward::m, Backward::n, {q[0], q[1], q[2], v[2]}, true);
   return spec;
 }
 

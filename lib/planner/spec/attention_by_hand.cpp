@@ -4,7 +4,6 @@
 #include "planner/spec/attention_by_hand.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "fusion_patterns/pattern.hpp"
 #include "planner/spec/index_mask.hpp"
@@ -13,7 +12,6 @@ namespace sinter {
 namespace {
 
 using M = PointwiseMode;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class Search {
  public:

@@ -13,7 +13,7 @@
 namespace sinter {
 namespace {
 
-using A = AttentionBackwardSpec;
+using Backward = AttentionBackwardSpec;
 
 Statement moved(StatementKind kind, int port, const std::string& label) {
   Statement s = statement(kind, DataType::f32, label);
@@ -40,11 +40,12 @@ KernelSpec conversion(KernelPort from, KernelPort to, const Dims& extent) {
 // visit.
 void prepare_bias_gradient(KernelSpec& spec, std::vector<KernelSpec>& before,
                            std::vector<KernelSpec>& behind, Temporaries& temporaries) {
-  const A& a = spec.attention_backward();
+  const Backward& a = spec.attention_backward();
   if (a.dbias < 0) return;
   KernelPort& port = spec.ports[static_cast<std::size_t>(a.dbias)];
   std::vector<int> indices;
-  for (const int i : {0, static_cast<int>(A::head), static_cast<int>(A::m), static_cast<int>(A::n)})
+  for (const int i : {0, static_cast<int>(Backward::head), static_cast<int>(Backward::m),
+                      static_cast<int>(Backward::n)})
     if (moves_along(port.access, i)) indices.push_back(i);
   if (indices.empty()) indices.push_back(0);
   KernelPort result = port;
@@ -76,7 +77,7 @@ void prepare_bias_gradient(KernelSpec& spec, std::vector<KernelSpec>& before,
 void sum_dq(KernelSpec& spec, std::vector<KernelSpec>& before, std::vector<KernelSpec>& behind,
             Temporaries& temporaries) {
   // Lines of the sums begin at multiples of 16 bytes.
-  const std::vector<int> indices = {0, 1, A::m, A::d};
+  const std::vector<int> indices = {0, 1, Backward::m, Backward::d};
   KernelSpec last = over_indices(spec, spec.attention_backward().dq, indices);
   Dims lines = last.extent;
   lines.back() = (lines.back() + 3) / 4 * 4;
@@ -108,17 +109,17 @@ void sum_dq(KernelSpec& spec, std::vector<KernelSpec>& before, std::vector<Kerne
 }
 
 std::int64_t elements_of(const KernelSpec& spec, int port, int column) {
-  const A& a = spec.attention_backward();
-  return port < 0
-             ? 0
-             : count(spec.extent, 0, A::batch) / a.group * spec.extent[A::n] * spec.extent[column];
+  const Backward& a = spec.attention_backward();
+  return port < 0 ? 0
+                  : count(spec.extent, 0, Backward::batch) / a.group * spec.extent[Backward::n] *
+                        spec.extent[column];
 }
 
 // How many CTAs share the queries of a tile of keys: where tiles of keys leave SMs idle, as those
 // of one head of K, or of few keys, do.
 int choose_parts(const KernelSpec& spec, const DeviceModel& device) {
   constexpr int kMost = 16;  // which one kernel adds up
-  const A& a = spec.attention_backward();
+  const Backward& a = spec.attention_backward();
   const auto whole = plan_attention_backward(spec, device);
   const auto plain = [&](int port) {
     if (port < 0) return true;
@@ -128,8 +129,8 @@ int choose_parts(const KernelSpec& spec, const DeviceModel& device) {
   if (!whole || a.sequences.count > 0 || !a.block_mask.statements.empty() ||
       (a.dk < 0 && a.dv < 0) || !plain(a.dk) || !plain(a.dv))
     return 1;
-  const double floats =
-      static_cast<double>(elements_of(spec, a.dk, A::d) + elements_of(spec, a.dv, A::e));
+  const double floats = static_cast<double>(elements_of(spec, a.dk, Backward::d) +
+                                            elements_of(spec, a.dv, Backward::e));
   // Microseconds: of the kernel that adds parts up; of a CTA, which begins with a tile of keys and
   // ends with its f32 sums. (On an H200, us, one CTA a tile of keys and parts, all kernels: h16 of
   // 1, s2048, d32 499 and 70, d192 and 128 causal 1,406 and 181, d256 causal 1,898 and 288; h32 of
@@ -153,18 +154,18 @@ int choose_parts(const KernelSpec& spec, const DeviceModel& device) {
   return best;
 }
 
-// A gradient of keys becomes sums of f32 of each part, which a kernel behind adds up in their
-// order: the last one of `behind` where it has the same extents.
+// Backward gradient of keys becomes sums of f32 of each part, which a kernel behind adds up in
+// their order: the last one of `behind` where it has the same extents.
 void sum_parts_of(KernelSpec& spec, int number, int column, std::string name, int parts,
                   std::vector<KernelSpec>& behind, Temporaries& temporaries) {
-  const A& a = spec.attention_backward();
+  const Backward& a = spec.attention_backward();
   KernelPort& port = spec.ports[static_cast<std::size_t>(number)];
   KernelPort to = port;
   to.access.stride = {};
-  const int indices[] = {0, A::head, A::n, column};
+  const int indices[] = {0, Backward::head, Backward::n, column};
   Dims extent;
   for (const int i : indices) {
-    extent.push_back(i == A::head ? spec.extent[i] / a.group : spec.extent[i]);
+    extent.push_back(i == Backward::head ? spec.extent[i] / a.group : spec.extent[i]);
     to.access.stride.push_back(port.access.stride[i]);
   }
   Dims lines = extent;
@@ -210,10 +211,10 @@ void sum_parts_of(KernelSpec& spec, int number, int column, std::string name, in
 }
 void sum_parts(KernelSpec& spec, int parts, std::vector<KernelSpec>& behind,
                Temporaries& temporaries) {
-  A& a = spec.attention_backward();
+  Backward& a = spec.attention_backward();
   std::vector<KernelSpec> sums;
-  if (a.dk >= 0) sum_parts_of(spec, a.dk, A::d, "dk_parts", parts, sums, temporaries);
-  if (a.dv >= 0) sum_parts_of(spec, a.dv, A::e, "dv_parts", parts, sums, temporaries);
+  if (a.dk >= 0) sum_parts_of(spec, a.dk, Backward::d, "dk_parts", parts, sums, temporaries);
+  if (a.dv >= 0) sum_parts_of(spec, a.dv, Backward::e, "dv_parts", parts, sums, temporaries);
   for (KernelSpec& kernel : sums) {
     simplify_domain(kernel);
     behind.push_back(std::move(kernel));
@@ -227,14 +228,14 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const PlanCo
                                                    Temporaries& temporaries) {
   const DeviceModel& device = context.device;
   std::vector<KernelSpec> kernels;
-  for (ProductOperand A::*which : not_loadable_backward(spec, device)) {
-    A& a = spec.attention_backward();
+  for (ProductOperand Backward::*which : not_loadable_backward(spec, device)) {
+    Backward& a = spec.attention_backward();
     ProductOperand& operand = a.*which;
     std::vector<int> indices;
-    for (int i = 0; i < A::batch; ++i)
+    for (int i = 0; i < Backward::batch; ++i)
       if (depends_on(spec, operand.body, i)) indices.push_back(i);
-    indices.push_back(which == &A::q || which == &A::d_o ? A::m : A::n);
-    indices.push_back(which == &A::q || which == &A::k ? A::d : A::e);
+    indices.push_back(which == &Backward::q || which == &Backward::d_o ? Backward::m : Backward::n);
+    indices.push_back(which == &Backward::q || which == &Backward::k ? Backward::d : Backward::e);
     kernels.push_back(written_first(spec, operand, indices, operand.type, temporaries));
   }
 
@@ -256,17 +257,17 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const PlanCo
 }
 
 bool expands_faster(const KernelSpec& spec, double microseconds) {
-  using A = AttentionBackwardSpec;
-  const A& a = spec.attention_backward();
+  using Backward = AttentionBackwardSpec;
+  const Backward& a = spec.attention_backward();
   if (a.q.type != DataType::f32 || !a.score.statements.empty() || !a.weight.statements.empty() ||
       !a.block_mask.statements.empty() || !a.wants_dq() || a.dk < 0 || a.dv < 0)
     return false;
-  const auto pairs =
-      static_cast<double>(count(spec.extent, 0, A::batch) * spec.extent[A::m] * spec.extent[A::n]);
+  const auto pairs = static_cast<double>(count(spec.extent, 0, Backward::batch) *
+                                         spec.extent[Backward::m] * spec.extent[Backward::n]);
   // Of what the expansion has in memory at once, about 12 bytes a pair of query and key.
   constexpr double kBytes = 12, kMostBytes = 512 << 20;
   if (pairs * kBytes > kMostBytes) return false;
-  const bool narrow = std::max(spec.extent[A::d], spec.extent[A::e]) <= 64;
+  const bool narrow = std::max(spec.extent[Backward::d], spec.extent[Backward::e]) <= 64;
   constexpr double kBeside = 15;  // the kernels before and behind it
   return microseconds + kBeside > (narrow ? 25 + 43e-6 * pairs : 50 + 31e-6 * pairs);
 }

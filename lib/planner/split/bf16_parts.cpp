@@ -29,21 +29,22 @@ constexpr std::int64_t kUnit = 8;  // elements of bf16 that TMA loads at least
 // rounded to nearest: two of these make up for the products that are left out, or miss them to
 // either side. `whole`: `large` where x is finite, else x itself: each infinite or NaN factor is in
 // one product alone, which gives what x would give.
-enum class Part : std::uint8_t { small, near, middle, large, whole };
+enum class FactorPart : std::uint8_t { small, near, middle, large, whole };
 struct Pair {
-  Part a, b;
+  FactorPart a, b;
 };
 // From small products to large ones.
-constexpr Pair kPairs[] = {{Part::small, Part::large},  {Part::near, Part::near},
-                           {Part::large, Part::small},  {Part::middle, Part::large},
-                           {Part::large, Part::middle}, {Part::whole, Part::whole}};
+constexpr Pair kPairs[] = {
+    {FactorPart::small, FactorPart::large},  {FactorPart::near, FactorPart::near},
+    {FactorPart::large, FactorPart::small},  {FactorPart::middle, FactorPart::large},
+    {FactorPart::large, FactorPart::middle}, {FactorPart::whole, FactorPart::whole}};
 // Where bf16 holds b, or a, which then has one part.
-constexpr Pair kPairsOfA[] = {{Part::small, Part::large},
-                              {Part::middle, Part::large},
-                              {Part::whole, Part::whole}},
-               kPairsOfB[] = {{Part::large, Part::small},
-                              {Part::large, Part::middle},
-                              {Part::whole, Part::whole}};
+constexpr Pair kPairsOfA[] = {{FactorPart::small, FactorPart::large},
+                              {FactorPart::middle, FactorPart::large},
+                              {FactorPart::whole, FactorPart::whole}},
+               kPairsOfB[] = {{FactorPart::large, FactorPart::small},
+                              {FactorPart::large, FactorPart::middle},
+                              {FactorPart::whole, FactorPart::whole}};
 
 // An operand in memory as lines, one behind another, of `extent` elements of the index of k that
 // lie `step` apart.
@@ -85,7 +86,7 @@ struct Split {
   std::int64_t count() const { return static_cast<std::int64_t>(pairs.size()); }
 
   KernelSpec write(ProductOperand& operand, KernelSpec& product, const KernelPort& port,
-                   const Lines& lines, Part Pair::*which, Temporaries& temporaries) const {
+                   const Lines& lines, FactorPart Pair::*which, Temporaries& temporaries) const {
     const std::int64_t part = extent * lines.step;
     KernelSpec kernel;
     kernel.nodes = spec.nodes;

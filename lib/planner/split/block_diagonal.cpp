@@ -13,7 +13,7 @@
 namespace sinter {
 namespace {
 
-constexpr std::int64_t kLine = 64, kUnit = 8, kMostJoined = 512;  // channels
+constexpr std::int64_t kLine = 64, kUnitChannels = 8, kMostJoined = 512;  // channels
 
 // A convolution in groups, by the groups' index and how many channels a group has of the image.
 struct Groups {
@@ -56,7 +56,7 @@ std::int64_t joined_groups(std::int64_t groups, std::int64_t channels) {
   if (channels % kLine == 0) return 1;
   for (std::int64_t j = 2; j < groups; ++j)
     if (groups % j == 0 && j * channels % kLine == 0) return j;
-  return groups * channels % kUnit == 0 && groups * channels <= kMostJoined ? groups : 1;
+  return groups * channels % kUnitChannels == 0 && groups * channels <= kMostJoined ? groups : 1;
 }
 
 }  // namespace

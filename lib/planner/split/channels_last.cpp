@@ -13,8 +13,6 @@
 namespace sinter {
 namespace {
 
-constexpr std::int64_t kUnitBytes = 16;
-
 bool contains(const std::vector<int>& list, int x) {
   return std::find(list.begin(), list.end(), x) != list.end();
 }

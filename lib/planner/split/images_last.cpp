@@ -13,8 +13,6 @@
 namespace sinter {
 namespace {
 
-constexpr std::int64_t kUnitBytes = 16;  // that a pixel's images start at multiples of
-
 // Both factors are multiplied only with k as the fastest index.
 bool wants_k_fastest(const ProductOperand& a, const KernelPort& x, const ProductOperand& b,
                      const KernelPort& y) {
@@ -39,7 +37,7 @@ bool is_tap(const KernelSpec& spec, const Access& image, const std::vector<int>&
 }
 
 // What the indices are. Nothing where it is no filter gradient.
-std::optional<ConvolutionRoles> roles_of(const KernelSpec& spec, const Access& image) {
+std::optional<ConvolutionRoles> gradient_roles_of(const KernelSpec& spec, const Access& image) {
   const ContractionSpec& c = spec.contraction();
   ConvolutionRoles r;
   if (!add_batch_and_k(c, r) || !r.pixels_in_k || !r.channels.empty()) return {};
@@ -92,7 +90,7 @@ std::vector<KernelSpec> images_last(const KernelSpec& given, int way, Temporarie
   const KernelPort* const y = loaded_as_it_is(given, old->a().body);
   if (!x || !y || !y->access.windows.empty() || !wants_k_fastest(old->b(), *x, old->a(), *y))
     return {};
-  const auto roles = roles_of(given, x->access);
+  const auto roles = gradient_roles_of(given, x->access);
   if (!roles) return {};
   int image_index = -1;
   std::int64_t offset = 0;

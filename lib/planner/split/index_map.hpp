@@ -8,6 +8,9 @@
 
 namespace sinter {
 
+inline constexpr std::int64_t kUnitBytes =
+    16;  // that what lies last of a copied image starts at multiples of
+
 // What an index of the old domain is on the new one. `bounded`: it may fall outside of its extent.
 struct Affine {
   Dims coefficient;

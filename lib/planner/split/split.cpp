@@ -44,13 +44,13 @@ std::int64_t elements_a_block() {
 
 std::int64_t shortest_part() { return std::min(kShortestPart, elements_a_block()); }
 
-std::int64_t rows_of(const KernelSpec& s) { return count(s.extent, 0, s.rowwise().outer_rank); }
+std::int64_t outer_rows(const KernelSpec& s) { return count(s.extent, 0, s.rowwise().outer_rank); }
 std::int64_t columns_of(const KernelSpec& s) {
   return count(s.extent, s.rowwise().outer_rank, s.extent.size());
 }
 
 std::int64_t blocks_of(const KernelSpec& s) {
-  const std::int64_t rows = rows_of(s);
+  const std::int64_t rows = outer_rows(s);
   return rows_lie_together(s) ? (rows + kAcross - 1) / kAcross : rows;
 }
 
@@ -322,7 +322,7 @@ void keep_size(const KernelSpec& spec, std::int64_t size, const PlanContext& con
 std::int64_t wished_parts(const KernelSpec& spec, const DeviceModel& device) {
   const std::int64_t blocks = std::max<std::int64_t>(blocks_of(spec), 1);
   return std::min(kManyOfSm * device.sms / blocks,
-                  rows_of(spec) * columns_of(spec) / blocks / elements_a_block());
+                  outer_rows(spec) * columns_of(spec) / blocks / elements_a_block());
 }
 
 // Averages and squared distances from them in one pass: both of parts that stay in a block's
@@ -399,7 +399,7 @@ std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
       return {std::move(spec)};
     }
   const std::int64_t least = elements_a_block(), blocks = blocks_of(spec),
-                     elements = rows_of(spec) * columns_of(spec);
+                     elements = outer_rows(spec) * columns_of(spec);
   if (!divisible(spec) || elements == 0) return {std::move(spec)};
   const std::int64_t wished = wished_parts(spec, device);
   if (has_later_elements(spec)) {
