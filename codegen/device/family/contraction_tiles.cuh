@@ -144,7 +144,10 @@ struct TilePlace {
   SINTER_DEVICE TilePlace(int entry, int tile, int rank, int tiles_m, int begin, int end)
       : batch(entry), row_end(end) {
     using S = Shape<Config>;
-    const int in_group = Config::group * S::tiles_n, of_group = quotient(tile, in_group);
+    // Of few rows one group has all: a division less of those that take long.
+    const bool one_group = !is_known(Config::group, S::tiles) && tiles_m <= Config::group;
+    const int in_group = Config::group * S::tiles_n,
+              of_group = one_group ? 0 : quotient(tile, in_group);
     const int first = of_group * Config::group;
     const int height = tiles_m - first < Config::group ? tiles_m - first : Config::group;
     tile -= of_group * in_group;
@@ -248,13 +251,14 @@ struct FirstTile {
   }
 };
 // Constants are divided by in less time than that takes; of some rows a table in memory says where
-// they are.
+// they are. (Where k alone comes with the launch, so does the group, and numbers of tiles do not.)
 template <class Config>
 struct FirstTile<Config, false> {
   static constexpr bool known = false;
   SINTER_DEVICE explicit FirstTile(int) {}
 };
 template <class Config, class Rows>
-using FirstTileOf = FirstTile<Config, !Rows::grouped && !is_known(Shape<Config>::tiles)>;
+using FirstTileOf =
+    FirstTile<Config, !Rows::grouped && !is_known(Shape<Config>::tiles, Config::group)>;
 
 }  // namespace sinter::contraction

@@ -344,15 +344,22 @@ SINTER_DEVICE float added(float a, float b) {
 }
 
 // Adds up what the blocks of the cluster summed and finishes this block's share of the slabs.
-template <class Config, class Body, class Args>
-SINTER_DEVICE void finish_parts(const Args& args, unsigned char* memory, int consumer, int rank) {
+// `first`: the place of the block's one tile, where it is known.
+template <class Config, class Body, class Args, class First>
+SINTER_DEVICE void finish_parts(const Args& args, const First& first, unsigned char* memory,
+                                int consumer, int rank) {
   using S = Shape<Config>;
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4,
             lane = static_cast<int>(threadIdx.x) % 32;
   using Sum = typename Config::Sum;
   constexpr int at_once = Config::split <= 2 ? 8 : Config::split <= 4 ? 4 : 2;
   static_assert(EpilogueTile::rows * EpilogueTile::columns % (at_once * 128) == 0);
-  const TilePlace<Config> place = TileWalk<Config, AllRows>(AllRows{}).place(0);
+  const TilePlace<Config> place = [&] {
+    if constexpr (First::known)
+      return first.place;
+    else
+      return TileWalk<Config, AllRows>(AllRows{}).place(0);
+  }();
   EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory + S::slabs)[consumer * 4 + warp];
   const EpilogueTile* parts =
       reinterpret_cast<const EpilogueTile*>(memory) + (consumer * 4 + warp) * S::parts;
@@ -424,7 +431,7 @@ SINTER_DEVICE void run_on_tensor_cores(const Args& args, const Rows& rows = {}) 
     consume<Config, A, B, Body, Scales>(args, rows, memory, shared, warpgroup - 1, rank);
     if constexpr (Config::split > 1) {  // here, where a thread has the consumers' registers
       hardware::cluster_barrier();
-      finish_parts<Config, Body>(args, memory, warpgroup - 1, rank);
+      finish_parts<Config, Body>(args, first, memory, warpgroup - 1, rank);
     }
   }
   // A block's memory and barriers stay until no other block of the cluster can reach for them.
