@@ -131,6 +131,7 @@ void add_constants(const KernelSpec& spec, const RowwiseConfig& s, std::vector<C
                      {"early", s.early},
                      {"misaligned", s.aligned_by >= 0, true},
                      {"num_partials", rows.num_partials}});
+  if (s.held_places > 0) c.push_back({"held_places", s.held_places});
   if (rows.num_partials > 0)
     c.insert(c.end(), {{"pipeline_stages", s.pipeline_stages},
                        {"in_flight", s.in_flight},

@@ -44,7 +44,8 @@ struct RowLayout {
       [] { return static_cast<Index>(shifted ? (beside + width - 1) / width * width : beside); });
   static constexpr auto rows =
       number<known_rows>([] { return static_cast<Index>(product(0, line) * numbers); });
-  // Of any length only where rows lie together and are streamed.
+  // Of any length only where rows lie together; those that stay in registers have
+  // Config::held_places for each thread, of which the last may lie past the end.
   static constexpr bool known_length =
       Config::Extent::literals(Config::outer_rank, rank - Config::outer_rank);
   static constexpr auto row_length =
@@ -62,6 +63,8 @@ struct RowLayout {
   static constexpr int each = [] {
     if constexpr (known_length)
       return static_cast<int>((places + lanes - 1) / lanes);
+    else if constexpr (resident)
+      return Config::held_places;
     else
       return 1;
   }();
@@ -88,7 +91,7 @@ struct RowLayout {
   static constexpr int held = !resident ? streamed : each > 0 ? each : 1;
 
   static constexpr bool has_columns = Config::num_partials > 0;
-  static_assert(known_length || (!resident && !has_columns && special == 0));
+  static_assert(known_length || (!has_columns && special == 0));
 
   // Number of what takes a row: a block or, of a long row, the blocks of a cluster.
   static SINTER_DEVICE Index walker() { return static_cast<Index>(blockIdx.x) / blocks; }
@@ -148,6 +151,7 @@ struct RowLayout {
 
   // Whether the row has an i-th place, the k-th of a thread.
   static SINTER_DEVICE bool in_row(int k, Index i) {
+    if constexpr (!known_length) return i < places;
     return (k + 1) * lanes <= places || i < places;
   }
   // Whether the k-th place of every thread lies below `ends`: known when compiling.

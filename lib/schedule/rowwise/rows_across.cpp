@@ -155,7 +155,15 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
   // elements, 80 and 74 with four and eight packs of four.)
   constexpr int kCut = 32;
   if (s.aligned_by >= 0) s.unroll = std::min(s.unroll, kCut / width);
-  if (any_length || hold_across(spec, columns, s)) return;
+  // Other plans of a class have longer rows, up to so much: of 16 images, where one of 13 stands
+  // for all. Their places past the end are fetched by no thread.
+  constexpr double kLonger = 1.25;
+  const double longest = any_length ? kLonger * columns : columns;
+  if (hold_across(spec, longest, s)) {
+    if (any_length) s.held_places = static_cast<int>(std::ceil(longest / s.threads_per_row));
+    return;
+  }
+  if (any_length) return;
   // Rows that are not much longer than a round are fetched in one go, which takes less code.
   const double each = std::ceil(columns / s.threads_per_row);
   s.resident = !has_later_elements(spec) && 2 * each <= 3 * s.unroll;

@@ -115,9 +115,13 @@ std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const Ker
     choose_places(spec, decided.packing.width, own);
   if (own.aligned_by >= 0 || !holds(decided.packing, own.packing)) return {};
   RowwiseConfig s = decided;
+  const RowwiseSpec& of = spec.rowwise();
+  if (s.held_places > 0 && elements(spec.extent, of.outer_rank, spec.extent.size()) >
+                               static_cast<double>(s.held_places) * s.threads_per_row)
+    return {};
   s.wide_index |= needs_wide_index(spec);
   const int at_once = s.rows_fastest ? s.packing.width : s.rows_at_once;
-  const double rows = elements(spec.extent, 0, spec.rowwise().outer_rank);
+  const double rows = elements(spec.extent, 0, of.outer_rank);
   if (!walks)  // else as many blocks as before walk over the rows
     s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * at_once)) * s.blocks_per_row);
   s.microseconds = microseconds(spec, device);

@@ -20,6 +20,7 @@ struct RowwiseConfig : Launch {
   int rows_at_once = 1;       // resident, a warp a row at the most: that a thread has under way
   bool rows_fastest = false;  // neighbouring threads hold neighbouring rows
   bool resident = false;      // a row stays in registers from phase to phase
+  int held_places = 0;        // resident, of any length: the most places that a thread has
   bool prefetch = false;      // resident: what all rows share is fetched before the first phase
   bool recompute = false;     // resident: values are computed anew in every phase, not kept
   int early = 0;              // resident: blocks that prefetch while the kernel before still runs
