@@ -1,5 +1,6 @@
 #include "planner/plan_class.hpp"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>
@@ -71,6 +72,19 @@ std::vector<NodeId> changing_images(const Decisions& one, const Decisions& other
   return nodes;
 }
 
+// Sums of parts of a gradient's images are scheduled as for the number of images by which was
+// decided, which is not always that of `spec`.
+ScheduledKernel decided_kernel(const KernelSpec& spec, const PlanContext& context) {
+  if (spec.as_contraction())
+    for (const auto& [node, parts] : context.decisions.of(Decisions::Kind::depth_parts)) {
+      if (parts >= 0 || std::count(spec.nodes.begin(), spec.nodes.end(), node) == 0) continue;
+      KernelSpec by = spec;
+      by.extent[0] = -parts;
+      if (auto as = schedule_as(schedule_kernel(by, context), spec, context)) return std::move(*as);
+    }
+  return schedule_kernel(spec, context);
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& other,
@@ -116,7 +130,7 @@ Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& othe
   result->works = works_of(specs);
   const auto others = doing(result->works, other_specs);
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    ScheduledKernel decided = schedule_kernel(specs[i], context);
+    ScheduledKernel decided = decided_kernel(specs[i], context);
     result->kernels.push_back(
         others[i] ? class_kernel(std::move(decided), *others[i], context)
                   : ClassKernel{std::move(decided), {}, "not all plans have this kernel"});
