@@ -19,7 +19,8 @@ std::string_view reason(const ScheduledKernel& k, const KernelSpec& other, bool 
     return "what its columns are summed over depends on extents";
   if (has_rows_of_other_length(spec, other)) return "the length of its rows changes";
   if (k.aligned_by() >= 0) return "its rows begin anywhere in memory";
-  if (const auto* const p = k.pointwise(); p && p->tiling.on) return "tiles are copied";
+  if (const auto* const p = k.pointwise(); p && p->tiling.on)
+    return "tiles are copied whose own extents change";
   if (const auto* const e = k.wgmma(); (e && e->window) || k.depthwise())
     return "convolutions are scheduled by extents";
   return scheduled ? "its text holds extents outside of lists"

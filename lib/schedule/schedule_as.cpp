@@ -1,6 +1,7 @@
 // Kernels that are scheduled as others of the same structure.
 #include <algorithm>
 
+#include "plan/access.hpp"
 #include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
@@ -35,6 +36,17 @@ bool same_rows(const KernelSpec& a, const KernelSpec& b) {
   return one.any_length ? a.extent.size() == b.extent.size() : same_extents(a, b, one.outer_rank);
 }
 
+// Whether tiles reach over the same extents in both, as far apart in memory: these are constants.
+bool same_tiles(const Tiling& t, const KernelSpec& a, const KernelSpec& b) {
+  if (a.extent.size() != b.extent.size()) return false;
+  for (const int i : {t.along, t.across})
+    if (a.extent[i] != b.extent[i]) return false;
+  for (std::size_t p = 0; p < a.ports.size(); ++p)
+    for (const int i : {t.along, t.across, t.tile_through > 1 ? t.through : t.along})
+      if (step(a.ports[p].access, i) != step(b.ports[p].access, i)) return false;
+  return true;
+}
+
 // How many belong together (Packing::drawn) depends on extents.
 bool draws_numbers(const KernelSpec& spec) {
   return std::any_of(spec.body.statements.begin(), spec.body.statements.end(),
@@ -57,8 +69,10 @@ std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const
       spec.ports.size() != decided.spec.ports.size() ||
       spec.body.statements.size() != decided.spec.body.statements.size())
     return {};
-  if (const auto* const pointwise = decided.pointwise())
+  if (const auto* const pointwise = decided.pointwise()) {
+    if (pointwise->tiling.on && !same_tiles(pointwise->tiling, spec, decided.spec)) return {};
     return with(decided, spec, schedule_as(*pointwise, spec, context.device));
+  }
   if (const auto* const rowwise = decided.rowwise()) {
     const RowwiseSpec &own = spec.rowwise(), &before = decided.spec.rowwise();
     if (!same_rows(spec, decided.spec) || own.num_partials != before.num_partials ||
@@ -92,7 +106,8 @@ bool differs_at_launch(const ScheduledKernel& one, const ScheduledKernel& other)
   if (!a.gathers.empty()) return false;
   for (std::size_t i = 0; i < a.ports.size(); ++i)  // coefficients of windows are constants
     if (a.ports[i].access.windows != b.ports[i].access.windows) return false;
-  if (const auto* const s = one.pointwise()) return !s->tiling.on && s->aligned_by < 0;
+  if (const auto* const s = one.pointwise())
+    return s->aligned_by < 0 && (!s->tiling.on || same_tiles(s->tiling, a, b));
   if (const auto* const s = one.rowwise()) return s->aligned_by < 0 && same_rows(a, b);
   if (const auto* const e = one.attention())
     return !e->wide && a.extent[AttentionSpec::e] == b.extent[AttentionSpec::e];

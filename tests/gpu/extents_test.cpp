@@ -401,6 +401,25 @@ TEST_CASE("classes of extents: batch norms of any number of images", "[gpu][exte
        {{{24}, {31}, {48}}}});
 }
 
+// Tiles of one image, of some pixels of it, and of several small images.
+TEST_CASE("classes of extents: tiled copies of any number of images", "[gpu][extents]") {
+  const auto copied = [](const char* name, std::int64_t channels, std::int64_t pixels) {
+    run({name,
+         {dyn("images", 1, 40, {1, 40})},
+         kHalf,
+         [=](Graph& g, GraphBuilder::Extents e) {
+           const Dims dim{e[0], channels, pixels};
+           const Tensor x = g.tensor("x", dim);
+           g.output(relu(x), "y", {.stride = {channels * pixels, 1, channels}});
+           g.output(gelu_tanh(x), "z");
+         },
+         {{{7}, {2}, {24}, {40}}}});
+  };
+  copied("images in tiles", 64, 96);
+  copied("large images in tiles", 40, 264);
+  copied("small images in tiles", 16, 24);
+}
+
 TEST_CASE("classes of extents: a training step of a decoder block", "[gpu][extents]") {
   run({"step",
        {dyn("batch", 1, 8, {1}), dyn("tokens", 1, 200, {1, 64})},

@@ -332,13 +332,52 @@ TEST_CASE("training steps of a residual block are estimated as fast as those of 
     for (const PlanKernel& k : plan->data().kernels) sum += k.microseconds;
     return sum;
   };
-  for (const std::int64_t images : {48, 61, 64, 67, 100, 128, 200, 251, 254, 256}) {
+  for (const std::int64_t images : {13, 24, 48, 61, 64, 67, 100, 128, 200, 251, 254, 256}) {
     CAPTURE(images);
     Graph graph(kBf16);
     build_resnet_step(graph, images, {});
     CHECK(microseconds(c.plan({images})) <=
           1.03 * microseconds(Plan::make(graph, {.architecture = "sm_90a"})));
   }
+}
+
+// Rows of partial results, whose number comes with the launch, stay in registers of threads that
+// have room for a class's longest.
+TEST_CASE("rows of any length stay in registers where those of all plans fit") {
+  Classes c([](Graph& g, GraphBuilder::Extents e) { build_resnet_step(g, e[0], {}); },
+            {dyn("images", 1, 256)});
+  const auto held = [&](std::int64_t images) {
+    const auto plan = c.plan({images});
+    REQUIRE(plan);
+    return std::count_if(
+        plan->data().kernels.begin(), plan->data().kernels.end(),
+        [](const PlanKernel& k) { return k.source.find("held_places = ") != std::string::npos; });
+  };
+  for (const std::int64_t images : {13, 2, 16}) CHECK(held(images) >= 1);
+  CHECK(held(256) == 0);
+}
+
+TEST_CASE("tiled copies of any number of images have one text") {
+  Classes c(
+      [](Graph& g, GraphBuilder::Extents e) {
+        const Tensor x = g.tensor("x", {e[0], 96, 20, 24});
+        g.output(relu(x), "y", {.stride = {96 * 20 * 24, 1, 96 * 24, 96}});
+      },
+      {dyn("images", 1, 64, {1, 64})});
+  CHECK(c.compiles({61}));
+  for (const std::int64_t images : {2, 3, 17, 32, 64}) CHECK(!c.compiles({images}));
+  CHECK(c.seen.begin()->find("sinter::tiled::run") != std::string::npos);
+  CHECK(c.classes.explain().find("1 of 1 kernels serve all extents") != std::string::npos);
+}
+
+TEST_CASE("copies in tiles whose own extents change are compiled for each") {
+  Classes c(
+      [](Graph& g, GraphBuilder::Extents e) {
+        g.output(relu(g.tensor("x", {8, 96, e[0]})), "y", {.stride = {96 * e[0], 1, 96}});
+      },
+      {dyn("pixels", 2, 4096, {4096})});
+  CHECK(c.compiles({1024}));
+  CHECK(c.compiles({2048}));
 }
 
 TEST_CASE("kernels that are compiled for each set of extents say why") {

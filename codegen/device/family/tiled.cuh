@@ -27,11 +27,18 @@ struct Shape {
   static constexpr Index extent_across = static_cast<Index>(Config::Extent::at(Config::across));
   static constexpr int matrices = Config::tile_through;
   static constexpr int through = matrices > 1 ? Config::through : 0;
-  static constexpr Index extent_through = matrices > 1
-                                              ? static_cast<Index>(Config::Extent::at(through))
-                                              : 1;
-  static constexpr bool even = !Config::misaligned && extent_along % rows == 0 &&
-                               extent_across % columns == 0 && extent_through % matrices == 0;
+  static constexpr auto extent_through = number < matrices == 1 ||
+                                         Config::Extent::literals(through, 1) > ([] {
+                                           return matrices > 1 ? static_cast<Index>(
+                                                                     Config::Extent::at(through))
+                                                               : Index(1);
+                                         });
+  static constexpr bool even = [] {
+    if constexpr (is_known(extent_through))
+      return !Config::misaligned && extent_along % rows == 0 && extent_across % columns == 0 &&
+             extent_through % matrices == 0;
+    return false;
+  }();
   static constexpr int width = Config::width, early = Config::misaligned ? width - 1 : 0;
   static constexpr int places = rows / width * columns * matrices;
   static constexpr int rounds = (places + Config::threads - 1) / Config::threads;

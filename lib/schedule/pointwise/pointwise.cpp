@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "plan/access.hpp"
+#include "schedule/pointwise/tiling_as.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -115,14 +116,19 @@ double microseconds(const KernelSpec& spec, const PointwiseConfig& s, const Devi
 
 std::optional<PointwiseConfig> schedule_as(const PointwiseConfig& decided, const KernelSpec& spec,
                                            const DeviceModel& device) {
-  if (decided.tiling.on || decided.aligned_by >= 0 || !spec.gathers.empty()) return {};
-  const int rank = spec.extent.size();
-  if (!holds(decided.packing, choose_packing(spec, rank - 1, decided.packing.width, true)))
-    return {};
+  if (decided.tiling.flat || decided.aligned_by >= 0 || !spec.gathers.empty()) return {};
+  const int rank = spec.extent.size(), width = decided.packing.width;
   PointwiseConfig s = decided;
+  Packing own;
+  if (decided.tiling.on)
+    s.tiling = tiling_as(decided.tiling, spec, width, own);
+  else
+    own = choose_packing(spec, rank - 1, width, true);
+  if (!holds(decided.packing, own)) return {};
   s.wide_index |= needs_wide_index(spec);
-  const double places = elements(spec.extent, 0, rank) / s.packing.width;
-  s.grid = clamp_grid(std::ceil(places / (s.threads * s.unroll)));
+  const double places = elements(spec.extent, 0, rank) / width;
+  s.grid =
+      clamp_grid(decided.tiling.on ? s.tiling.tiles : std::ceil(places / (s.threads * s.unroll)));
   s.microseconds = microseconds(spec, s, device);
   return s;
 }

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "plan/access.hpp"
+#include "schedule/pointwise/tiling_as.hpp"
+#include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -28,11 +30,7 @@ constexpr int kFewest = 16;                // a smaller extent cannot carry a ti
 constexpr int kSmallestTile = 512;         // elements, below which a block has nothing to do
 
 bool multiple(std::int64_t value, std::int64_t of) { return value % of == 0; }
-double elements(const KernelSpec& spec) {
-  double n = 1;
-  for (auto e : spec.extent) n *= static_cast<double>(e);
-  return n;
-}
+double elements(const KernelSpec& s) { return elements(s.extent, 0, s.extent.size()); }
 int bytes_of(const KernelPort& p) { return info(p.type).bytes; }
 
 // A port that a tile can turn around: plain strides, memory lies along `across`.
@@ -107,6 +105,16 @@ bool fits(const KernelSpec& spec, const Pair& pair) {
   return std::max({n, m, matrices}) >= kSmallestTile || n * m * matrices >= kSmallestTile;
 }
 
+// How many tiles of these extents take the whole domain.
+double tiles_of(const KernelSpec& spec, const Pair& of, double rows, double columns, double deep) {
+  const auto extent = [&](int i) { return static_cast<double>(spec.extent[i]); };
+  double all = elements(spec);
+  for (const auto& [i, size] :
+       {std::pair{of.along, rows}, {of.across, columns}, {of.through, deep}})
+    if (i >= 0) all = all / extent(i) * std::ceil(extent(i) / size);
+  return all;
+}
+
 // Extents of the tile, and how threads stand in it.
 void choose_tile(const KernelSpec& spec, const Pair& pair, int width, const DeviceModel& device,
                  Tiling& t) {
@@ -121,9 +129,7 @@ void choose_tile(const KernelSpec& spec, const Pair& pair, int width, const Devi
   const std::int64_t matrices = pair.through < 0 ? 1 : spec.extent[pair.through];
   std::int64_t together = 1;
   const auto tiles = [&] {
-    return elements(spec) / static_cast<double>(n * m * matrices) *
-           std::ceil(static_cast<double>(n) / rows) * std::ceil(static_cast<double>(m) / columns) *
-           std::ceil(static_cast<double>(matrices) / static_cast<double>(together));
+    return tiles_of(spec, pair, rows, columns, static_cast<double>(together));
   };
   // All of an index wastes nothing, and moves better where it is dense.
   const auto holds_all = [&](int others, std::int64_t extent) {
@@ -233,32 +239,38 @@ struct Choice {
   std::array<double, 3> rank{};  // the least is the best
 };
 
-// The fewest bytes that are left to be reached element by element, then the fewest instructions
-// that move an element, then rather staged loads than staged stores.
-Choice make_choice(const KernelSpec& spec, const std::vector<bool>& used, const Pair& pair,
-                   int widest, const DeviceModel& device) {
-  Choice c;
-  Tiling& t = c.tiling;
-  t.along = pair.along;
-  t.across = pair.across;
-  c.packing = choose_packing(spec, t.along, widest);
-  choose_tile(spec, pair, c.packing.width, device, t);
+// Has the tile turn ports around that packs do not reach; not `on` where that takes too much of
+// shared memory. Returns the instructions that move an element.
+double stage_ports(const KernelSpec& spec, const std::vector<bool>& used, Tiling& t,
+                   Packing& packing) {
   double moves = 0;
   int shared = 0;
   for (std::size_t i = 0; i < used.size(); ++i) {
     const KernelPort& p = spec.ports[i];
-    PortPack& pack = c.packing.ports[i];
+    PortPack& pack = packing.ports[i];
     if (!used[i]) continue;
     if (pack.kind == PortPack::Kind::apart && can_stage(p.access, t.along, t.across)) {
       pack.kind = PortPack::Kind::staged;
       pack.aligned = vector_of(spec, p, t);
       (p.written ? t.stores : t.loads) = true;
       moves += 1;  // out of the tile or into it
-      shared += shared_bytes(p, t, c.packing.width);
+      shared += shared_bytes(p, t, packing.width);
     }
     moves += 1.0 / pack.aligned;
   }
   t.on = shared <= kMostShared;
+  return moves;
+}
+
+// The fewest bytes that are left to be reached element by element, then the fewest instructions
+// that move an element, then rather staged loads than staged stores.
+Choice make_choice(const KernelSpec& spec, const std::vector<bool>& used, const Pair& pair,
+                   int widest, const DeviceModel& device) {
+  Choice c{.tiling = {.along = pair.along, .across = pair.across}};
+  Tiling& t = c.tiling;
+  c.packing = choose_packing(spec, t.along, widest);
+  choose_tile(spec, pair, c.packing.width, device, t);
+  const double moves = stage_ports(spec, used, t, c.packing);
   const double waste = t.tiles * t.tile_along * t.tile_across * t.tile_through / elements(spec);
   c.rank = {static_cast<double>(pair.apart), std::round(4 * moves * waste),
             static_cast<double>(pair.stored)};
@@ -302,10 +314,8 @@ void choose_misaligned_tile(const KernelSpec& spec, const Pair& pair, int width,
 // Packs that start where memory is aligned, column by column. Only loads are staged.
 Choice make_misaligned_choice(const KernelSpec& spec, const std::vector<bool>& used,
                               const Pair& pair, int widest, const DeviceModel& device) {
-  Choice c;
+  Choice c{.tiling = {.along = pair.along, .across = pair.across}};
   Tiling& t = c.tiling;
-  t.along = pair.along;
-  t.across = pair.across;
   c.packing.dim = t.along;
   c.packing.ports.resize(spec.ports.size());
   // The port by which packs are aligned: the widest that is written.
@@ -448,6 +458,15 @@ Choice make_flat_choice(const KernelSpec& spec, const std::vector<bool>& used, c
 }
 
 }  // namespace
+
+Tiling tiling_as(const Tiling& decided, const KernelSpec& spec, int width, Packing& packing) {
+  Tiling t = decided;
+  packing = choose_packing(spec, t.along, width);
+  stage_ports(spec, reached_ports(spec), t, packing);
+  t.tiles = tiles_of(spec, {.along = t.along, .across = t.across, .through = t.through},
+                     t.tile_along, t.tile_across, t.tile_through);
+  return t;
+}
 
 Tiling choose_tiling(const KernelSpec& spec, int widest, const DeviceModel& device,
                      Packing& packing) {
