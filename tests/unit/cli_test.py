@@ -430,6 +430,13 @@ class CommandLine(unittest.TestCase):
             for arguments in (["explain", g, "--arch", target], ["plan", g, "-o", "-", "--arch", "sm_80," + target]):
                 self.assertIn(f"did you mean '{nearest}'?", self.sinter(*arguments, code=2).stderr)
 
+    def test_a_misspelt_command_or_option_names_the_nearest(self):
+        g = self.add_graph()
+        for arguments, nearest in ((["explian", g], "explain"), (["run", g, "--chek"], "--check"),
+                                   (["explain", g, "--archs=sm_90a"], "--arch")):
+            self.assertIn(f"did you mean '{nearest}'", self.sinter(*arguments, code=2).stderr)
+        self.assertNotIn("did you mean", self.sinter("zebra", code=2).stderr)
+
     def test_a_plan_lists_every_input_and_output(self):
         plan = json.loads(self.sinter("plan", self.add_graph(), "-o", "-").stdout)
         plan["tensors"] = [t for t in plan["tensors"] if t["name"] != "y=1"]

@@ -4,7 +4,9 @@
 
 #include <exception>
 #include <iostream>
+#include <span>
 
+#include "base/edit_distance.hpp"
 #include "commands.hpp"
 
 namespace {
@@ -15,6 +17,27 @@ constexpr const char* kFooter =
     "Documents are regular files or pipes of at most 1,024 MiB; of an array no more is read than "
     "its "
     "header and its tensor say.";
+
+// "; did you mean ..." of a command or an option that is none, or nothing.
+std::string nearest(const CLI::App& app, std::span<char* const> words) {
+  const auto used = app.get_subcommands();
+  std::vector<std::string> names;
+  if (used.empty())
+    for (const auto* c : app.get_subcommands([](const CLI::App*) { return true; }))
+      names.push_back(c->get_name());
+  else
+    for (const auto* o : used.front()->get_options())
+      for (const auto& name : o->get_lnames()) names.push_back("--" + name);
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  for (std::string_view word : words) {
+    if (!used.empty() && !word.starts_with("--")) continue;
+    word = word.substr(0, word.find('='));
+    if (std::find(known.begin(), known.end(), word) != known.end()) continue;
+    const std::string text = sinter::suggestion(word, known);
+    return text.empty() ? text : fmt::format(": '{}' is none; {}", word, text);
+  }
+  return {};
+}
 
 int run(CLI::App& app, int argc, char** argv, const int& exit_code) {
   using namespace sinter::cli;
@@ -27,7 +50,11 @@ int run(CLI::App& app, int argc, char** argv, const int& exit_code) {
       std::cout.flush();
       return kOk;
     }
-    print_error(fmt::format("{} (see sinter --help)", e.what()));
+    const bool misspelt = dynamic_cast<const CLI::RequiredError*>(&e) != nullptr ||
+                          dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr;
+    const std::span<char* const> words(argv + 1, argv + std::max(argc, 1));
+    print_error(fmt::format("{}{} (see sinter --help)", e.what(),
+                            misspelt ? nearest(app, words) : std::string()));
     return kBadInput;
   } catch (const std::exception& e) {  // no memory, no thread, no room on stdout
     if (!std::ferror(stdout)) print_error(e.what());

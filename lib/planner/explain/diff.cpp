@@ -47,9 +47,10 @@ std::string side(const PlanData& p, const Kernels& kernels) {
 
 std::string plan_line(std::string_view which, const PlanData& p) {
   const Explanation e = explain(p, nullptr);
-  return fmt::format("{:<7} {}: {} kernels, {:.1f} us estimated for {}, {} moved, workspace {}\n",
+  return fmt::format("{:<7} {}: {} kernel{}, {:.1f} us estimated for {}, {} moved, workspace {}\n",
                      which, p.architecture.empty() ? "every GPU" : p.architecture, p.kernels.size(),
-                     e.microseconds, e.device, megabytes(e.bytes), megabytes(p.workspace_bytes));
+                     p.kernels.size() == 1 ? "" : "s", e.microseconds, e.device, megabytes(e.bytes),
+                     megabytes(p.workspace_bytes));
 }
 
 }  // namespace
