@@ -49,6 +49,8 @@ CASES = {
     **{f"aten.{name}.default": _one for name in (
         "abs", "ceil", "cos", "erf", "exp", "floor", "neg", "relu", "round", "sigmoid", "silu", "sin",
         "tan", "tanh", "clone", "leaky_relu", "elu", "zeros_like", "ones_like")},
+    "aten.log1p.default": [call(t(3, 5).abs()), call(torch.tensor(
+        [1e-9, -1e-9, 3e-4, -2e-5, 0.0, -1.0, -0.75, 1e30, float("inf"), float("nan"), -2.0]))],
     **{f"aten.{name}.default": _positive for name in ("log", "reciprocal", "rsqrt", "sqrt")},
     **{f"aten.{name}.{kind}": arguments for name in ("eq", "ne", "gt", "ge", "lt", "le")
        for kind, arguments in (("Tensor", _compared), ("Scalar", _to_number))},
@@ -103,7 +105,11 @@ CASES = {
     "aten.constant_pad_nd.default": [call(t(3, 4), [1, 2], 0.5), call(t(3, 4), [0, -1, 2, 0]),
                                      call(t(3, 4), [-1, 1, 0, 0])],
     "aten.slice_backward.default": [call(t(2, 4), [5, 4], 0, 1, 3, 1),
-                                    call(t(5, 2), [5, 4], -1, 2, 2**63 - 1, 1)],
+                                    call(t(5, 2), [5, 4], -1, 2, 2**63 - 1, 1),
+                                    call(t(2, 4), [6, 4], 0, 1, 5, 3), call(t(3), [7], 0, 0, 7, 3),
+                                    call(t(2, 4), [2, 7], -1, 0, 2**63 - 1, 2)],
+    "aten.roll.default": [call(t(5, 4), [2, -1], [0, 1]), call(t(3, 4), [5]), call(t(3), [3], [-1]),
+                          call(t(2, 4, 3), [-9], [1])],
     "aten.select_backward.default": [call(t(4), [5, 4], 0, -2)],
     "aten.full.default": [call([2, 3], 1.5, dtype=F32, device="cpu")],
     "aten.full_like.default": [call(t(2, 3), 7.0)], "aten.new_full.default": [call(t(2), [3], 2.0)],

@@ -1,4 +1,6 @@
 """Views and other movement of elements."""
+import math
+
 import sinter
 import torch
 
@@ -113,6 +115,32 @@ def _order_of_stack(e, parts):
     return [axis % len(stacked) for axis in chain[1].args[1]]
 
 
+def _joined(parts, axis):
+    """Parts of one type, one behind the other; an inner tensor."""
+    if len(parts) == 1:
+        return parts[0]
+    dim = list(parts[0].dim)
+    dim[axis] = sum(p.dim[axis] for p in parts)
+    return sinter.concatenate(*parts, axis=axis, Y={"dim": dim, "data_type": parts[0].data_type})
+
+
+@entry("roll")
+def roll(e, x, shifts, dims=()):
+    shifts, axes = list(shifts), list(dims)
+    if 0 in x.dim:
+        return x
+    if not axes:  # in the order of the elements
+        flat = e.reshape(x, [math.prod(x.dim)])
+        return _to_result(e, roll(e, flat, shifts, [0]))
+    for shift, axis in zip(shifts, axes):
+        axis %= len(x.dim)
+        extent = x.dim[axis]
+        if shift % extent:
+            middle = extent - shift % extent
+            x = _joined([_part(e, x, axis, middle, extent), _part(e, x, axis, 0, middle)], axis)
+    return x
+
+
 @entry("constant_pad_nd")
 def constant_pad_nd(e, x, pad, value=0):
     rank = len(x.dim)
@@ -126,20 +154,28 @@ def constant_pad_nd(e, x, pad, value=0):
             elif extent > 0:
                 dim = [extent if a == axis else d for a, d in enumerate(x.dim)]
                 parts.append(e.constant(value, dim, x.data_type))
-        if len(parts) > 1:
-            dim = [sum(p.dim[a] for p in parts) if a == axis else d for a, d in enumerate(x.dim)]
-            x = sinter.concatenate(*parts, axis=axis, Y={"dim": dim, "data_type": x.data_type})
+        x = _joined(parts, axis)
     return x
 
 
 @entry("slice_backward")
 def slice_backward(e, dy, sizes, dim, start, end, step):
-    if step != 1:
-        raise Unsupported("a step")
     dim %= len(sizes)
     first, last, _ = slice(start, end).indices(sizes[dim])
+    if step != 1 and dy.dim[dim] > 0:
+        dy = _spread(e, dy, dim, step)
+        last = first + dy.dim[dim]
+    # Zeros behind the last element reach past the end where the step does: these are cut off.
     pad = [0, 0] * (len(sizes) - 1 - dim) + [first, sizes[dim] - max(first, last)]
     return constant_pad_nd(e, dy, pad)
+
+
+def _spread(e, x, axis, step):
+    """Each element along an axis with zeros behind it, `step` in all."""
+    before, extent, behind = list(x.dim[:axis]), x.dim[axis], list(x.dim[axis + 1:])
+    zeros = e.constant(0.0, [*before, extent, step - 1, *behind], x.data_type)
+    apart = _joined([e.reshape(x, [*before, extent, 1, *behind]), zeros], axis + 1)
+    return e.reshape(apart, [*before, extent * step, *behind])
 
 
 @entry("select_backward")

@@ -66,6 +66,21 @@ def power(e, x, exponent):
     return sinter.pow(x, e.operand(exponent), OUT_0=e.out())
 
 
+@entry("log1p")
+def log1p(e, x):
+    floating(x)
+    # What u = 1 + x rounds away of a small x comes back as x / (u - 1). Where the two are equal,
+    # or infinite, there is nothing to bring back.
+    wide = {"data_type": "f64" if e.type() == "f64" else "f32"}
+    one = e.operand(1.0)
+    u = sinter.add(x, one, OUT_0=wide)
+    log = sinter.log(u, OUT_0=wide)
+    lost = sinter.sub(u, one, OUT_0=wide)
+    exact = sinter.mul(log, sinter.div(x, lost, OUT_0=wide), OUT_0=wide)
+    large = sinter.binary_select(log, exact, sinter.cmp_ge(x, e.operand(1e9)), OUT_0=wide)
+    return sinter.binary_select(x, large, sinter.cmp_eq(u, one), OUT_0=e.out())
+
+
 @entry("gelu")
 def gelu(e, x, approximate="none"):
     mode = sinter.gelu_fwd if approximate == "none" else sinter.gelu_approx_tanh_fwd
