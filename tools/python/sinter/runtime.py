@@ -15,6 +15,13 @@ class Executable:
         self._gpu = loaded.device != "cpu"
         self._tensors = loaded.plan.tensors()
 
+    def __repr__(self):
+        place = f"GPU {self.device}" if self._gpu else "the CPU"
+        inputs = ", ".join(row[0] for row in self._tensors if not row[5])
+        outputs = ", ".join(row[0] for row in self._tensors if row[5])
+        return (f"<Executable '{self.plan.name}' on {place}: {inputs} -> {outputs}, "
+                f"{self.plan.kernels} kernel{'s' if self.plan.kernels != 1 else ''}>")
+
     @property
     def plan(self):
         return self._loaded.plan

@@ -269,6 +269,16 @@ void bind_graph(nb::module_& m) {
            "The general form that the builders of sinter.operations use: a node from ports and "
            "attributes by name. Gives one entry an output port, None where it is not connected.")
       .def(
+          "notes",
+          [](const GraphObject& self) {
+            const GraphLock lock(self);
+            nb::list notes;
+            for (auto& d : self.graph->notes()) notes.append(nb::cast(std::move(d)));
+            return notes;
+          },
+          nb::sig("def notes(self) -> list[Diagnostic]"),
+          "What is legal and yet likely a mistake, such as inputs that no node reads.")
+      .def(
           "to_json",
           [](const GraphObject& self) {
             const GraphLock lock(self);

@@ -59,6 +59,13 @@ class Errors(unittest.TestCase):
         self.raises("graph-no-output", lambda: sinter.compile(self.graph, "cpu"))
         self.raises("device-missing", lambda: sinter.compile(self.graph, "tpu"))
 
+    def test_notes(self):
+        graph = sinter.Graph()
+        x = graph.tensor("x", [4])
+        graph.tensor("idle", [4])
+        graph.output(x * 2.0, "y")
+        self.assertEqual([(n.rule, n.tensor) for n in graph.notes()], [("tensor-unused", "idle")])
+
     def test_documents(self):
         with self.assertRaises(sinter.Error) as caught:
             sinter.Graph.from_json('{"format": "sinter.graph", "version": 1,\n'

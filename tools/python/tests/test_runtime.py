@@ -25,6 +25,12 @@ Y = numpy.maximum(X @ W, 0)
 
 
 class Calls(unittest.TestCase):
+    def test_name(self):
+        graph = sinter.Graph("ffn")
+        graph.output(graph.tensor("x", [2]) * 2.0, "y")
+        self.assertEqual(repr(sinter.compile(graph, "cpu")),
+                         "<Executable 'ffn' on the CPU: x -> y, 1 kernel>")
+
     def test_numbers_and_in_place(self):
         graph = sinter.Graph()
         p, g = graph.tensor("p", [8]), graph.tensor("g", [8], constant=True)
