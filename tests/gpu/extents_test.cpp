@@ -420,17 +420,23 @@ TEST_CASE("classes of extents: tiled copies of any number of images", "[gpu][ext
   copied("small images in tiles", 16, 24);
 }
 
+// Bounds of gradients of gradients in bf16 judge few elements; those of f32 judge what the graph
+// and its classes are about.
 TEST_CASE("classes of extents: a training step of a decoder block", "[gpu][extents]") {
-  run({"step",
-       {dyn("batch", 1, 8, {1}), dyn("tokens", 1, 200, {1, 64})},
-       kHalf,
-       [](Graph& g, GraphBuilder::Extents e) {
-         build_gpt_step(g, e[0], e[1], {32, 2, 48, true});
-       },
-       {{{2, 3}, {3, 17}}, {{1, 65}, {1, 70}}},
-       97,  // bounds of gradients of gradients in bf16 judge few elements; other cases judge the
-            // parts
-       true});
+  const auto steps = [](const GraphOptions& options, int most_untrusted,
+                        std::vector<std::vector<std::vector<std::int64_t>>> classes) {
+    run({"step",
+         {dyn("batch", 1, 8, {1}), dyn("tokens", 1, 200, {1, 64})},
+         options,
+         [type = options.io](Graph& g, GraphBuilder::Extents e) {
+           build_gpt_step(g, e[0], e[1], {32, 2, 48, true, type});
+         },
+         std::move(classes),
+         most_untrusted,
+         true});
+  };
+  steps(kHalf, 97, {{{2, 3}, {3, 17}}, {{1, 65}, {1, 70}}});
+  steps({.name = "extents"}, 1, {{{2, 3}, {3, 17}}});
 }
 
 }  // namespace sinter::test

@@ -12,6 +12,7 @@ namespace sinter::test {
 struct GptWidths {
   std::int64_t model = 1024, heads = 16, hidden = 4096;
   bool scaled = false;  // products by their k, as in llama_block.hpp
+  DataType type = DataType::bf16;
 };
 
 class GptStep {
@@ -28,33 +29,32 @@ class GptStep {
     const Tensor x = input("x", {batch_, tokens_, w_.model}),
                  dy = input("dy", {batch_, tokens_, w_.model});
     const NormOutputs n1 = norm(x, "norm1");
-    const Tensor n = n1.y.type(kBf16);
+    const Tensor n = n1.y.type(w_.type);
     const Tensor q = heads(linear(n, "q", w_.model)), k = heads(linear(n, "k", w_.model)),
                  v = heads(linear(n, "v", w_.model));
     const SdpaOutputs attended = sdpa(q, k, v, forward);
-    const Tensor o = attended.o.type(kBf16), joined = rows_of(o);
-    const Tensor middle = (x + product(joined, "o", w_.model)).type(kBf16);
+    const Tensor o = attended.o.type(w_.type), joined = rows_of(o);
+    const Tensor middle = (x + product(joined, "o", w_.model)).type(w_.type);
     const NormOutputs n2 = norm(middle, "norm2");
-    const Tensor m = n2.y.type(kBf16), h = linear(m, "up", w_.hidden),
-                 active = gelu_tanh(h).type(kBf16);
-    g_.output(middle + product(active, "down", w_.model), "y", {.data_type = kBf16});
+    const Tensor m = n2.y.type(w_.type), h = linear(m, "up", w_.hidden),
+                 active = gelu_tanh(h).type(w_.type);
+    g_.output(middle + product(active, "down", w_.model), "y", {.data_type = w_.type});
 
-    const Tensor dh = gelu_tanh_backward(backward(dy, active, "down", w_.model), h).type(kBf16);
-    const Tensor dm = backward(dh, m, "up", w_.hidden).type(kBf16);
-    const Tensor dmiddle = (dy + norm_gradient(dm, middle, n2, "norm2")).type(kBf16);
-    const Tensor d_o = heads(backward(dmiddle, joined, "o", w_.model).type(kBf16));
+    const Tensor dh = gelu_tanh_backward(backward(dy, active, "down", w_.model), h).type(w_.type);
+    const Tensor dm = backward(dh, m, "up", w_.hidden).type(w_.type);
+    const Tensor dmiddle = (dy + norm_gradient(dm, middle, n2, "norm2")).type(w_.type);
+    const Tensor d_o = heads(backward(dmiddle, joined, "o", w_.model).type(w_.type));
     const SdpaGradients d = sdpa_backward(q, k, v, o, d_o, attended.stats, causal);
-    const Tensor dn = backward(rows_of(d.dq.type(kBf16)), n, "q", w_.model) +
-                      backward(rows_of(d.dk.type(kBf16)), n, "k", w_.model) +
-                      backward(rows_of(d.dv.type(kBf16)), n, "v", w_.model);
-    g_.output(dmiddle + norm_gradient(dn.type(kBf16), x, n1, "norm1"), "dx", {.data_type = kBf16});
+    const Tensor dn = backward(rows_of(d.dq.type(w_.type)), n, "q", w_.model) +
+                      backward(rows_of(d.dk.type(w_.type)), n, "k", w_.model) +
+                      backward(rows_of(d.dv.type(w_.type)), n, "v", w_.model);
+    g_.output(dmiddle + norm_gradient(dn.type(w_.type), x, n1, "norm1"), "dx",
+              {.data_type = w_.type});
   }
 
  private:
-  static constexpr DataType kBf16 = DataType::bf16;
-
   Tensor input(const std::string& name, Dims dim) {
-    return g_.tensor({.name = name, .dim = std::move(dim), .data_type = kBf16});
+    return g_.tensor({.name = name, .dim = std::move(dim), .data_type = w_.type});
   }
   Tensor scaled(Tensor x, std::int64_t terms) {
     return w_.scaled ? x * g_.scalar(1 / std::sqrt(static_cast<double>(terms))) : x;
@@ -75,13 +75,13 @@ class GptStep {
     return scaled(matmul(x, weights_[name]), x.dim()[2]) + input("b_" + name, {1, 1, out});
   }
   Tensor linear(Tensor x, const std::string& name, std::int64_t out) {
-    return product(x, name, out).type(kBf16);
+    return product(x, name, out).type(w_.type);
   }
   // The gradient of x; that of the weight and of the bias are outputs.
   Tensor backward(Tensor dy, Tensor x, const std::string& name, std::int64_t out) {
     const auto all = [&](Tensor t) { return reshape(t, {1, batch_ * tokens_, t.dim()[2]}); };
     g_.output(scaled(matmul(transpose(all(x), {0, 2, 1}), all(dy)), 64), "dw_" + name,
-              {.data_type = kBf16});
+              {.data_type = w_.type});
     g_.output(reduction(dy, ReductionMode::add, {1, 1, out}), "db_" + name,
               {.data_type = DataType::f32});
     return scaled(matmul(dy, transpose(weights_[name], {0, 2, 1})), out);
