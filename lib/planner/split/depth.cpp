@@ -214,7 +214,8 @@ DepthParts cut_images_as(const KernelSpec& c, std::int64_t images, ImageParts ho
 // most: what is the fastest for these may take as long for a part of them. So it is the number
 // whose schedule is the least slower than others anywhere between. (The 3 x 3 gradient of a
 // residual block: 42 us estimated for 17 to 64 images, each alone in a CTA, where 24 take 20 us
-// in tiles that share images, as long for 61.)
+// in tiles that share images, as long for 61. Its step on an H100: 4.3 -> 1.3 % over constant
+// extents.)
 std::int64_t images_of_class(const KernelSpec& c, const PlanContext& context) {
   const std::int64_t most = images_of(c);
   const std::set<std::int64_t> tried{most, most / 2 | 1, most / 4 | 1};
