@@ -240,7 +240,8 @@ class TileWalk {
 // The place of a block's first tile, where divisions by what comes with the launch find it. That is
 // done ahead of the barrier before the block waits for the kernel before it, so that they run
 // meanwhile. The compiler would move them to where the place is used, behind the wait, but for the
-// assembly.
+// assembly. (Barriers prepared by another warp at the same time make it slower: steps of GPT with
+// 200 tokens 147 -> 151 us on an H100.)
 template <class Config, bool known_ = true>
 struct FirstTile {
   static constexpr bool known = known_;
