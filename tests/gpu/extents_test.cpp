@@ -202,6 +202,21 @@ TEST_CASE("classes of extents: products in several schedules", "[gpu][extents]")
        true});
 }
 
+// Clusters share the sums of a tile, whose place they look up once.
+TEST_CASE("classes of extents: products whose sums are split", "[gpu][extents]") {
+  run({"split",
+       {dyn("rows", 1, 128, {64})},
+       kHalf,
+       [](Graph& g, GraphBuilder::Extents e) {
+         const Tensor x = g.tensor("x", {e[0], 4096}), w = g.tensor("w", {4096, 768}),
+                      b = g.tensor("b", {1, 768});
+         g.output(matmul(x, w) + b, "y");
+       },
+       {{{127}, {126}, {125}}},
+       35,
+       true});
+}
+
 TEST_CASE("classes of extents: products over a k that changes", "[gpu][extents]") {
   run({"gradient",
        {dyn("tokens", 1, 300, {1, 20})},
