@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "gpu/gpu_support.hpp"
+#include "reference/element.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 
@@ -230,4 +231,84 @@ TEST_CASE("some of attention's gradients, and dQ in one order", "[attention]") {
       all.push_back(c);
     }
   check(all);
+}
+
+// Rows that see nothing but such a mask have it as Stats, too, and a weight of 1 for each key: the
+// logarithm of their number is lost in it. So gradients are those of rows whose scores and Stats
+// are zeros, bit for bit; where a row sees something else, what is masked counts for nothing. What
+// the reference allows for sums with such numbers says nothing.
+TEST_CASE("gradients of rows that are masked by large numbers", "[attention]") {
+  struct Masked {
+    double hidden;
+    std::int64_t d;
+    DataType io, of_bias;
+    SdpaAttributes a = {};
+    std::int64_t hk = 2;
+  };
+  const SdpaAttributes full{.attn_scale = kScale, .deterministic = true};
+  SdpaAttributes causal = full, capped = full;
+  causal.causal_mask = true;
+  capped.softcap = 5;
+  const Masked cases[] = {{-3.3e38, 64, bf16, f32, full},
+                          {-1e9, 128, bf16, f32, full, 1},
+                          {-3.3895313892515355e38, 96, bf16, bf16, causal},
+                          {-2e10, 64, f16, f32, capped, 1},
+                          {-65504, 128, f16, f16, full},
+                          {-3.3e38, 192, bf16, f32, full, 1},
+                          {-1e9, 256, f16, f32, causal},
+                          {-3.3e38, 64, f32, f32, capped, 1},
+                          {-1e9, 32, f32, f32, causal}};
+  constexpr std::int64_t h = 2, sq = 150, skv = 120;
+  for (const Masked& m : cases) {
+    INFO("hidden " << m.hidden << " d " << m.d << " " << name(m.io));
+    std::vector<std::vector<double>> results;
+    for (const double hidden : {m.hidden, 0.0}) {
+      auto g = Shared<Graph>::make(GraphOptions{.name = "masked", .io = m.io, .intermediate = f32});
+      const auto tensor = [&](const char* name, std::int64_t heads, std::int64_t rows,
+                              std::int64_t width, DataType type) {
+        return g->tensor({.name = name, .dim = {1, heads, rows, width}, .data_type = type});
+      };
+      SdpaInputs in;
+      in.bias = tensor("bias", h, sq, skv, m.of_bias);
+      const auto r =
+          sdpa_backward(tensor("q", h, sq, m.d, m.io), tensor("k", m.hk, skv, m.d, m.io),
+                        tensor("v", m.hk, skv, m.d, m.io), tensor("o", h, sq, m.d, m.io),
+                        tensor("d_o", h, sq, m.d, m.io), tensor("stats", h, sq, 1, f32), m.a, in);
+      g->output(r.dq, "dq"), g->output(r.dk, "dk"), g->output(r.dv, "dv");
+      g->output(r.dbias, "dbias");
+      GraphCase c(*g, Fill::normal, 5);
+      const auto memory = c.memory();
+      const auto put = [&](const char* tensor, std::int64_t width, const auto& value) {
+        const TensorId t = *c.lowered().find(tensor);
+        for (std::int64_t i = 0; i < h * sq * width; ++i)
+          if (const auto x = value(i / width % sq, i % width))
+            store_element(c.lowered().type(t), memory.at(t), i, *x);
+      };
+      const auto blind = [](std::int64_t row) { return row % 3 == 0; };
+      using Number = std::optional<double>;
+      put("q", m.d, [&](auto row, auto) { return blind(row) ? Number(0) : Number(); });
+      put("stats", 1, [&](auto row, auto) { return blind(row) ? Number(hidden) : Number(); });
+      put("bias", skv, [&](auto row, auto column) {
+        if (blind(row)) return Number(hidden);
+        return column % 5 == 0 ? Number(hidden < 0 ? hidden : -1e4) : Number();
+      });
+      const std::string wrong = run_case(*g, c);
+      REQUIRE(wrong.empty());
+      if (hidden == 0) {
+        const Comparison judged = c.judge();
+        INFO(judged.first_wrong);
+        CHECK((judged.ok() && judged.untrusted == 0));
+      }
+      std::vector<double> all;
+      for (const char* result : {"dq", "dk", "dv", "dbias"}) {
+        const TensorId t = *c.lowered().find(result);
+        for (std::int64_t i = 0; i < count(c.lowered()[t].dim); ++i)
+          all.push_back(load_element(c.lowered().type(t), memory.at(t), i));
+      }
+      results.push_back(all);
+    }
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < results[0].size(); ++i) wrong += !(results[0][i] == results[1][i]);
+    CHECK(wrong == 0);
+  }
 }

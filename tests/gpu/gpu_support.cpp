@@ -78,9 +78,8 @@ std::vector<std::byte> output_bytes(GraphCase& c, const std::set<std::string>& u
   return bytes;
 }
 
-// Runs a plan and judges it; the sentence that says what is wrong, empty when nothing is.
-std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphSource& source,
-                          const GraphChecks& checks, Totals& totals) {
+// The sentence that says what is wrong, empty when nothing is.
+std::string run(GraphCase& c, const Result<Plan>& plan) {
   if (!plan) return plan.error().message();
   if (interpreted()) {
     c.clear_outputs();
@@ -93,6 +92,12 @@ std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphSou
     if (!executable) return executable.error().message();
     if (const Status s = c.execute(*executable); !s) return s.error().message();
   }
+  return {};
+}
+// Runs a plan and judges it.
+std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphSource& source,
+                          const GraphChecks& checks, Totals& totals) {
+  if (const std::string wrong = run(c, plan); !wrong.empty()) return wrong;
   const Comparison r = c.judge(checks.samples);
   totals.kernels += plan->kernels();
   totals.compared += r.compared;
@@ -163,6 +168,10 @@ void prepare_emulation_of(std::span<const GraphSource> graphs) {
 }
 
 }  // namespace
+
+std::string run_case(Graph& graph, GraphCase& c) {
+  return run(c, plan_for_device(graph, true, {}));
+}
 
 Result<std::string> test_target() {
   if (!interpreted() && !emulated()) return test_device().target();

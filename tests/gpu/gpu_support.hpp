@@ -55,6 +55,10 @@ struct Totals {
 Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& checks,
                   Failures& failures);
 
+// Plans and runs the case of a graph; the sentence that says what went wrong, empty where nothing
+// did.
+std::string run_case(Graph& graph, GraphCase& c);
+
 // Whose engines plans use: those of the device that runs the tests.
 Result<std::string> test_target();
 

@@ -82,6 +82,7 @@ class BackwardConsumer {
   const unsigned line_, piece_;  // where a lane puts ds
 
  public:
+  using Shift = RowShift<Score::plain>;
   SINTER_DEVICE BackwardConsumer(const Args& args, const QueryBand<S, Bounds>& band,
                                  const typename S::Coord& c, unsigned char* pointer,
                                  unsigned shared, int consumer)
@@ -140,12 +141,10 @@ class BackwardConsumer {
   // Scores become weights.
   SINTER_DEVICE void weigh(Sums& s, const QueryTile<S>& at, int stage) const {
     if (band_.is_cut(at.row())) mask(s, at, minus_infinity());
-    constexpr float scale = Score::scale * kLog2E;
     each_pair(S::lse + stage * S::tile_q * 4, [&](int i, float2 lse) {
-      s.at[i] = math::fast_exp2(math::fma(s.at[i], scale, lse.x));
-      s.at[i + 1] = math::fast_exp2(math::fma(s.at[i + 1], scale, lse.y));
-      s.at[i + 2] = math::fast_exp2(math::fma(s.at[i + 2], scale, lse.x));
-      s.at[i + 3] = math::fast_exp2(math::fma(s.at[i + 3], scale, lse.y));
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        s.at[i + e] = Shift::weight(s.at[i + e], Score::scale, e % 2 == 0 ? lse.x : lse.y);
     });
   }
   SINTER_DEVICE void weigh_and_differentiate(Sums& s, Sums& dp, const QueryTile<S>& at,

@@ -222,8 +222,8 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
     const ValuesOfLane<typename S::TileQ> queries_as_k;
     const LaneLine<typename S::TileDO, false> outputs(0);
     const ValuesOfLane<typename S::TileDO> outputs_as_k;
-    // What belongs to a query: what is added to its scores before the exponential, in powers of
-    // two, -infinity where it sees nothing; and Delta. Fetched a tile ahead, beside the products.
+    // What belongs to a query: what is added to its scores before the exponential, -infinity
+    // where it sees nothing; and Delta. Fetched a tile ahead, beside the products.
     float lse = 0, delta = 0;
     const auto fetch_row = [&](const QueryTile<S>& at) {
       if (thread >= S::tile_q) return;
@@ -233,7 +233,7 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
       of.at[1] = at.head, of.at[2] = exists ? row : 0;
       const float stats = Rows::stats(args, of), sum = Rows::delta(args, of);
       const bool seen = exists && stats != minus_infinity();
-      lse = seen ? -stats * kLog2E : minus_infinity();
+      lse = seen ? RowShift<Score::plain>::of(stats) : minus_infinity();
       delta = seen ? sum : 0.0f;
     };
     const auto rows_of = [&](int stage) {

@@ -50,10 +50,10 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
   }
 }
 
-// A warp. What is added to rows before the exponential, in powers of two: -infinity where there is
-// no row or it sees nothing, so that its weights are zeros; and Delta, zero there, since that of
+// A warp. What is added to rows before the exponential (`Shift`: RowShift), -infinity where there
+// is no row or it sees nothing, so that its weights are zeros; and Delta, zero there, since that of
 // NaN times O is NaN.
-template <class S, class Rows, class Args, class Band>
+template <class S, class Rows, class Shift, class Args, class Band>
 SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Band& band,
                                 unsigned char* pointer, unsigned shared) {
   const typename S::PipeQ pipe_q{shared + S::pipe_q};
@@ -74,7 +74,7 @@ SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Ban
       c.at[2] = exists ? row : 0;
       const float stats = Rows::stats(args, c), sum = Rows::delta(args, c);
       const bool seen = exists && stats != minus_infinity();
-      lse[r] = seen ? -stats * kLog2E : minus_infinity();
+      lse[r] = seen ? Shift::of(stats) : minus_infinity();
       delta[r] = seen ? sum : 0.0f;
     }
     float* to = reinterpret_cast<float*>(pointer + S::lse) + state_q.stage * S::tile_q + lane;

@@ -138,7 +138,7 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
     if (warp == 0) {
       if (threadIdx.x == 0) produce_tiles<S, Q, K, V, DO>(args, c, band, shared);
     } else if (warp == 1) {
-      produce_rows<S, Rows>(args, c, band, memory.pointer, shared);
+      produce_rows<S, Rows, typename Consumer::Shift>(args, c, band, memory.pointer, shared);
     } else if constexpr (is_wanted<SumsDQ>) {
       if (warp == 2)
         add_dq<S, SumsDQ, 0>(args, c, band, shared);

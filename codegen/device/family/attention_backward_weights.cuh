@@ -109,9 +109,9 @@ SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, con
     const int local = query_of(i), m = at.row() + local, n = key_of(i);
     place(i);
     const float sum = x * Score::scale;
-    float score = sum, weight, of_weight = dp.at[i];
+    float score = x, weight, of_weight = dp.at[i];
     if constexpr (!Score::plain) score = Score::element(args, c, score_of_head, sum);
-    const float p = weight = math::fast_exp2(math::fma(score, kLog2E, lse[local]));
+    const float p = weight = RowShift<Score::plain>::weight(score, Score::scale, lse[local]);
     if constexpr (requires { typename Weight::Drawn; })
       weight = Weight::element(args, c, weight_of_head, p, drawn.at(i % 4)),
       of_weight = Weight::element(args, c, weight_of_head, of_weight, drawn.at(i % 4));

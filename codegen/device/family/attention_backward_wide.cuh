@@ -36,6 +36,7 @@ class WideBackwardConsumer {
   const unsigned place_;      // of a tile with a line for each key, where a lane puts blocks
 
  public:
+  using Shift = RowShift<Score::plain>;
   SINTER_DEVICE WideBackwardConsumer(const Args& args, const QueryBand<S, Bounds>& band,
                                      const typename S::Coord& c, unsigned char* pointer,
                                      unsigned shared, int consumer)
@@ -217,10 +218,9 @@ class WideBackwardConsumer {
   // Scores become weights.
   SINTER_DEVICE void weigh(Sums& s, const QueryTile<S>& at, int stage) const {
     if (band_.is_cut(at.row())) mask(s, at, minus_infinity());
-    constexpr float scale = Score::scale * kLog2E;
     const float2 lse = of_rows(S::lse, stage);
     s.each([&](int i, float& x) {
-      x = math::fast_exp2(math::fma(x, scale, i / 2 % 2 == 0 ? lse.x : lse.y));
+      x = Shift::weight(x, Score::scale, i / 2 % 2 == 0 ? lse.x : lse.y);
     });
   }
   // Gradients of weights become ds.

@@ -38,6 +38,19 @@ struct ScoreScale {
   }
 };
 
+// Backward: what a row adds to its scores before the exponential, made of its Stats; -infinity of
+// one that sees nothing. `plain`: scores are sums times a scale, with which they become powers of
+// two in one multiply-add. Others may be masks of large numbers, whose products with log 2 would be
+// infinite or rounded by more than scores differ; their distance to Stats is exact.
+template <bool plain>
+struct RowShift {
+  static SINTER_DEVICE float of(float stats) { return plain ? -stats * kLog2E : -stats; }
+  // `x`: a sum, where scores are these times `scale`, or a score.
+  static SINTER_DEVICE float weight(float x, float scale, float shift) {
+    return math::fast_exp2(plain ? math::fma(x, scale * kLog2E, shift) : (x + shift) * kLog2E);
+  }
+};
+
 struct RowSoftmax {
   float largest[2], total[2];  // of the thread's two rows; total: of its own columns
   bool outgrown;               // what was summed before is to be multiplied by `worth`
