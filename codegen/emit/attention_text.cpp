@@ -124,8 +124,8 @@ void print_element(TextWriter& out, const AttentionConfig& e, const Body& body,
     out.line("static constexpr float scale = {};", literal(e.attention.scale, DataType::f32));
   if (name == "Score" && e.scales_heads) out.line("static constexpr bool scales_heads = true;");
   if (!body.statements.empty()) out.line("using Config = First;");
-  print_element_functions(out, e.scores, names, {{body, "element", "float acc"}}, "FirstCoord",
-                          rows_and_keys(e.scores));
+  print_element_functions(out, e.scores, names, {{body, "element", "float acc", name == "Weight"}},
+                          "FirstCoord", rows_and_keys(e.scores));
   out.close("};");
 }
 

@@ -1,5 +1,6 @@
 // What attention forward does with a tile of keys between its products: scores become weights.
 #pragma once
+#include "sinter/device/family/attention_drawn.cuh"
 #include "sinter/device/family/attention_forward_tiles.cuh"
 #include "sinter/device/family/attention_softmax.cuh"
 
@@ -71,10 +72,20 @@ struct WeightsOfRows {
       softmax.weigh_divided(s, worth.powers_of_two());
     else
       softmax.template weigh<(S::columns > 64), S::headroom>(s, worth.powers_of_two());
-    if constexpr (!Weight::plain)
-      each_place(s, band.first_column + n * S::tile_k, [&](const Coord& at, float& x) {
+    const int column = band.first_column + n * S::tile_k;
+    if constexpr (DrawsBits<Weight>) {
+      const auto place = [&](int i) { return place_of(s, column, i); };
+      const auto drawn =
+          drawn_bits<Weight, S::F::first_n, true, !PacksSequences<Bounds>, Coord, Sums::count>(
+              args, place);
+      s.each([&](int i, float& x) {
+        x = Weight::element(args, place(i), weight_of_head, x, drawn.at(i));
+      });
+    } else if constexpr (!Weight::plain) {
+      each_place(s, column, [&](const Coord& at, float& x) {
         x = Weight::element(args, at, weight_of_head, x);
       });
+    }
   }
 
  private:
@@ -92,20 +103,22 @@ struct WeightsOfRows {
     if (BandOf<S, Bounds>::bounded || ragged)
       if (n < own.full_begin || n >= own.full_end) mask(s, column);
   }
-  // f(coordinates, number) for all; places that do not exist count as the last that do. Of two
+  // The coordinates of register i; places that do not exist count as the last that do. Of two
   // neighbours the first has an even key, unless sequences begin anywhere: said so that the
   // compiler sees it (see random()).
-  template <class F>
-  SINTER_DEVICE void each_place(Sums& s, int column, const F& f) const {
+  SINTER_DEVICE Coord place_of(const Sums& s, int column, int i) const {
     constexpr bool all_exist =
         is_known(S::keys) && S::keys % S::tile_k == 0 && !PacksSequences<Bounds>;
+    const int m = row + s.row(i), n = column + s.column(i), even = column + s.column(i - i % 2);
     Coord at = c;
-    s.each([&](int i, float& x) {
-      const int m = row + s.row(i), n = column + s.column(i), even = column + s.column(i - i % 2);
-      S::F::set_m(at, m < S::queries ? m : S::queries - 1);
-      S::F::set_n(at, all_exist ? even | i % 2 : n < S::keys ? n : S::keys - 1);
-      f(at, x);
-    });
+    S::F::set_m(at, m < S::queries ? m : S::queries - 1);
+    S::F::set_n(at, all_exist ? even | i % 2 : n < S::keys ? n : S::keys - 1);
+    return at;
+  }
+  // f(coordinates, number) for all.
+  template <class F>
+  SINTER_DEVICE void each_place(Sums& s, int column, const F& f) const {
+    s.each([&](int i, float& x) { f(place_of(s, column, i), x); });
   }
   SINTER_DEVICE void mask(Sums& s, int column) const {
     int first[2], end[2];

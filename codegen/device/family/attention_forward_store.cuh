@@ -52,7 +52,10 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
     else if constexpr (!Score::plain)
       sum = Score::element(args, c, score_of_head, sum);
     float weight = math::fast_exp2(math::fma(sum, scale, -shift)) * reciprocal;
-    if constexpr (!Weight::plain) weight = Weight::element(args, c, weight_of_head, weight);
+    if constexpr (DrawsBits<Weight>)
+      weight = Weight::element(args, c, weight_of_head, weight, drawn_bit<Weight>(args, c));
+    else if constexpr (!Weight::plain)
+      weight = Weight::element(args, c, weight_of_head, weight);
     if constexpr (S::walks_twice) weight = S::WeightNumber::encode(weight).decode();
     if (weight == 0.0f) continue;
     S::P::set_k(at, n);
