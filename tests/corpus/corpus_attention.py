@@ -108,6 +108,12 @@ attention("f8_cache", hk=2, sq=1, skv=131, d=32, dv=32, attn_scale=0.18, padding
 attention("f8_cache_128", b=1, hq=8, hk=2, sq=1, skv=700, d=128, dv=64, attn_scale=0.09, types={"K": "f8e5m2", "V": "f8e4m3"})
 attention("f8_values", hq=4, hk=1, sq=5, skv=75, d=64, dv=80, attn_scale=0.125, causal_mask_bottom_right=True, layout="bshd",
           types={"V": "f8e4m3"})
+# Of one warp, which widens keys and values in registers where lines have 64 or 128 bytes, else in shared memory.
+attention("f8_one_warp_keys", b=1, hq=8, hk=2, sq=2, skv=75, d=128, dv=48, attn_scale=0.09, types={"K": "f8e4m3", "V": "f8e5m2"})
+attention("f8_one_warp_values", hq=4, hk=1, sq=3, skv=131, d=48, dv=128, attn_scale=0.14, padding_mask=True, inputs=LENGTHS,
+          types={"K": "f8e4m3", "V": "f8e4m3"}, io="f16", softcap=8.0)
+attention("f8_one_warp_one", b=1, hq=4, hk=2, sq=4, skv=90, d=64, dv=64, attn_scale=0.125, causal_mask_bottom_right=True, types={"K": "f8e4m3"},
+          stats=True)
 attention("f8_query", b=1, hq=2, hk=2, sq=66, skv=70, d=20, dv=24, attn_scale=0.2, left_bound=30, right_bound=5,
           types={"Q": "f8e5m2", "K": "f8e4m3"})
 attention("f8_scaled", b=1, hq=2, hk=2, sq=70, skv=90, d=32, dv=32, attn_scale=0.18,
@@ -169,6 +175,7 @@ paged_attention("attention_paged_24", hq=2, d=64, dv=64, page=24, pages=3, block
 paged_attention("attention_paged_12", d=64, dv=64, page=12, pages=3, blocks=9, io="bf16")
 paged_attention("attention_paged_shared_values", hk=4, hv=1, sq=20, d=32, page=8, pages=3, blocks=7)
 paged_attention("attention_paged_f8", sq=3, d=32, dv=32, pages=4, io="bf16", blocks=9, cache="f8e4m3")
+paged_attention("attention_paged_f8_128", hk=1, sq=3, d=128, dv=64, page=8, pages=12, io="bf16", blocks=27, cache="f8e4m3")
 paged_attention("attention_paged_f32", sq=3, d=32, dv=32, pages=4, io="f32", blocks=9)
 paged_attention("attention_paged_shared_keys", hk=1, hv=4, sq=20, d=32, page=8, pages=3, blocks=7)
 
