@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "emit/attention_text.hpp"
@@ -148,6 +149,9 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   out.open("struct Score {{");
   out.line("static constexpr bool plain = {};", a.score.statements.empty());
   out.line("static constexpr float scale = {};", literal(a.scale, DataType::f32));
+  if (std::any_of(a.score.statements.begin(), a.score.statements.end(),
+                  [](const Statement& s) { return s.kind == StatementKind::load; }))
+    out.line("static constexpr bool takes_masks = true;");
   const auto print_functions = [&](const std::vector<ElementFunction>& functions) {
     print_element_functions(out, spec, names, functions, "Coord", {A::m, A::n});
   };

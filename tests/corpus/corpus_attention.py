@@ -108,7 +108,7 @@ attention("f8_cache", hk=2, sq=1, skv=131, d=32, dv=32, attn_scale=0.18, padding
 attention("f8_cache_128", b=1, hq=8, hk=2, sq=1, skv=700, d=128, dv=64, attn_scale=0.09, types={"K": "f8e5m2", "V": "f8e4m3"})
 attention("f8_values", hq=4, hk=1, sq=5, skv=75, d=64, dv=80, attn_scale=0.125, causal_mask_bottom_right=True, layout="bshd",
           types={"V": "f8e4m3"})
-# Of one warp, which widens keys and values in registers where lines have 64 or 128 bytes, else in shared memory.
+# Of one warp: both widened in the place of one tile, or one of them; lines of each width.
 attention("f8_one_warp_keys", b=1, hq=8, hk=2, sq=2, skv=75, d=128, dv=48, attn_scale=0.09, types={"K": "f8e4m3", "V": "f8e5m2"})
 attention("f8_one_warp_values", hq=4, hk=1, sq=3, skv=131, d=48, dv=128, attn_scale=0.14, padding_mask=True, inputs=LENGTHS,
           types={"K": "f8e4m3", "V": "f8e4m3"}, io="f16", softcap=8.0)

@@ -39,7 +39,8 @@
 //   struct Score      scale, of the sums; plain: true where a score is just that, and scale above
 //                     0; else, of a scaled sum, float element(args, coordinates, float sum), the
 //                     score, and float gradient(args, coordinates, float sum, float ds), its
-//                     derivative from that of the score
+//                     derivative from that of the score; takes_masks, where it takes numbers from
+//                     memory
 //   struct Weight     plain: true where weights are probabilities; else float element(args,
 //                     coordinates, float x): of a probability the weight, of a weight's gradient
 //                     the probability's
@@ -82,7 +83,7 @@ class BackwardConsumer {
   const unsigned line_, piece_;  // where a lane puts ds
 
  public:
-  using Shift = RowShift<Score::plain>;
+  using Shift = RowShift<Score>;
   SINTER_DEVICE BackwardConsumer(const Args& args, const QueryBand<S, Bounds>& band,
                                  const typename S::Coord& c, unsigned char* pointer,
                                  unsigned shared, int consumer)

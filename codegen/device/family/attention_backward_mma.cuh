@@ -233,7 +233,7 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
       of.at[1] = at.head, of.at[2] = exists ? row : 0;
       const float stats = Rows::stats(args, of), sum = Rows::delta(args, of);
       const bool seen = exists && stats != minus_infinity();
-      lse = seen ? RowShift<Score::plain>::of(stats) : minus_infinity();
+      lse = seen ? RowShift<Score>::of(stats) : minus_infinity();
       delta = seen ? sum : 0.0f;
     };
     const auto rows_of = [&](int stage) {

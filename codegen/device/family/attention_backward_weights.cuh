@@ -47,7 +47,8 @@ SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, con
     const float sum = x * Score::scale;
     float score = x, weight, of_weight = dp.at[i];
     if constexpr (!Score::plain) score = Score::element(args, c, score_of_head, sum);
-    const float p = weight = RowShift<Score::plain>::weight(score, Score::scale, lse[local]);
+    const float p = weight =
+        RowShift<Score>::weight(score, Score::plain ? Score::scale : 1.0f, lse[local]);
     if constexpr (DrawsBits<Weight>)
       weight = Weight::element(args, c, weight_of_head, p, drawn.at(i)),
       of_weight = Weight::element(args, c, weight_of_head, of_weight, drawn.at(i));

@@ -36,7 +36,7 @@ class WideBackwardConsumer {
   const unsigned place_;      // of a tile with a line for each key, where a lane puts blocks
 
  public:
-  using Shift = RowShift<Score::plain>;
+  using Shift = RowShift<Score>;
   SINTER_DEVICE WideBackwardConsumer(const Args& args, const QueryBand<S, Bounds>& band,
                                      const typename S::Coord& c, unsigned char* pointer,
                                      unsigned shared, int consumer)

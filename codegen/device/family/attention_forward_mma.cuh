@@ -8,8 +8,7 @@
 // behind the barrier that follows the products which read it. (Dao, "FlashAttention-2", 2023,
 // section 3; lines in shared memory are permuted as TMA does it, engine/shared_tile.cuh.)
 //
-// K and V of 8 bits are copied as they are and widened, by a warp that is alone in registers
-// (attention_narrow.cuh), by others in shared memory, a tile at a time.
+// K and V of 8 bits are copied as they are and widened in shared memory, a tile at a time.
 //
 // A CTA has one tile of rows. Those with the most keys come first. Rows past a length and keys that
 // are not there are zeros in shared memory, whatever lies behind them in memory.
@@ -31,7 +30,6 @@
 #include "sinter/device/family/attention_forward_rows.cuh"
 #include "sinter/device/family/attention_forward_store.cuh"
 #include "sinter/device/family/attention_lines.cuh"
-#include "sinter/device/family/attention_narrow.cuh"
 
 namespace sinter::attention {
 
@@ -49,33 +47,21 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
   using TileQ = LinesOf<Number, tile_q, B::up(B::depth, 16)>;
   using TileK = LinesOf<Number, tile_k, B::up(B::depth, 16)>;
   using TileV = LinesOf<Number, tile_k, columns>;
-  // Operands of 8 bits: a warp that is alone makes its fragments of them as they lie. Else what a
-  // stage has of them becomes a tile in front of the stages, of which there is one, for keys and
-  // then for values, where Q lay if that stays in registers: with less shared memory more CTAs
-  // share an SM.
-  template <class Tile, class Operand>
-  static constexpr bool narrow =
-      sizeof(typename Operand::Number) == 1 && warps == 1 && blocks* steps <= 8 &&
-      (Tile::fastest == 64 || Tile::fastest == 128);
-  static constexpr bool narrow_k = narrow<TileK, K>, narrow_v = narrow<TileV, V>,
-                        widens_k = sizeof(typename K::Number) == 1 && !narrow_k,
-                        widens_v = sizeof(typename V::Number) == 1 && !narrow_v;
-  template <bool narrow, bool widens, class Tile, class Operand>
+  // Operands of 8 bits: what a stage has of them becomes a tile in front of the stages, of which
+  // there is one, for keys and then for values, where Q lay if that stays in registers: with less
+  // shared memory more CTAs share an SM.
+  static constexpr bool widens_k = sizeof(typename K::Number) == 1,
+                        widens_v = sizeof(typename V::Number) == 1;
+  template <bool widens, class Tile, class Operand>
   struct InStage {
     using Lines = Tile;
   };
   template <class Tile, class Operand>
-  struct InStage<false, true, Tile, Operand> {
+  struct InStage<true, Tile, Operand> {
     using Lines = StoredLines<typename Operand::Number, tile_k, Tile::fastest>;
   };
-  template <class Tile, class Operand>
-  struct InStage<true, false, Tile, Operand> {
-    using Lines = PermutedLines<typename Operand::Number, tile_k, Tile::fastest>;
-  };
-  using NumberK = typename K::Number;
-  using NumberV = typename V::Number;
-  using StageK = typename InStage<narrow_k, widens_k, TileK, K>::Lines;
-  using StageV = typename InStage<narrow_v, widens_v, TileV, V>::Lines;
+  using StageK = typename InStage<widens_k, TileK, K>::Lines;
+  using StageV = typename InStage<widens_v, TileV, V>::Lines;
   struct Scores {
     using Sums = Accumulator<float, tile_k>;
   };
@@ -107,8 +93,6 @@ class WarpOfRows {
   const LaneLine<typename S::TileQ, true> line_q_;
   const LaneLine<typename S::TileK, false> line_k_;
   const ValuesOfLane<typename S::TileV> values_;
-  const NarrowKeys<S, S::narrow_k> narrow_keys_{};
-  const NarrowValues<S, S::narrow_v> narrow_values_{};
   const unsigned q_;
   const int warp_;
   unsigned fragments_[kept][blocks][4];
@@ -118,11 +102,7 @@ class WarpOfRows {
       : args_(args), line_q_(warp * 16), line_k_(0), q_(q), warp_(warp) {}
 
   SINTER_DEVICE void keep_rows() {
-    if constexpr (S::narrow_k)
-#pragma unroll
-      for (int b = 0; b < blocks; ++b)
-        narrow_keys_.get_rows(fragments_, b, q_, warp_ * 16 + b * S::warps * 16);
-    else if constexpr (S::keeps_q)
+    if constexpr (S::keeps_q)
 #pragma unroll
       for (int d = 0; d < S::steps; ++d) get_rows(fragments_[d], d);
   }
@@ -167,21 +147,7 @@ class WarpOfRows {
                                 const WeightFactors<Number, S::tile_k> (&weights)[blocks],
                                 unsigned values) const {
     constexpr int keys = S::tile_k * static_cast<int>(sizeof(Number)) / 32;  // steps
-    if constexpr (S::narrow_v) {
-#pragma unroll
-      for (int k = 0; k < keys; ++k)
-#pragma unroll
-        for (int e = 0; e < S::columns / 32; ++e) {
-          unsigned v[4][2];
-          narrow_values_.get(v, values, k, e);
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-#pragma unroll
-            for (int b = 0; b < blocks; ++b)
-              warp_matrix::multiply(Number{}, out[b].at + e * 16 + i * 4, weights[b].step(k).at,
-                                    v[i][0], v[i][1]);
-        }
-    } else if constexpr (sizeof(Number) == 2) {
+    if constexpr (sizeof(Number) == 2) {
 #pragma unroll
       for (int k = 0; k < keys; ++k)
 #pragma unroll
@@ -220,28 +186,6 @@ class WarpOfRows {
   SINTER_DEVICE void score(Scores (&s)[blocks], unsigned keys) {
 #pragma unroll
     for (int b = 0; b < blocks; ++b) s[b].clear();
-    if constexpr (S::narrow_k) {
-      // Sums of four blocks of keys in turns, so that none waits for itself.
-      constexpr int together = 4;
-#pragma unroll
-      for (int d = 0; d < S::steps; d += 4)
-#pragma unroll
-        for (int n = 0; n < S::tile_k / 8; n += together) {
-          unsigned k[together][4][2];
-#pragma unroll
-          for (int j = 0; j < together && n + j < S::tile_k / 8; ++j)
-            narrow_keys_.get(k[j], keys, n + j, d / 4);
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-#pragma unroll
-            for (int j = 0; j < together && n + j < S::tile_k / 8; ++j)
-#pragma unroll
-              for (int b = 0; b < blocks; ++b)
-                warp_matrix::multiply(Number{}, s[b].at + (n + j) * 4, fragments_[d + i][b],
-                                      k[j][i][0], k[j][i][1]);
-        }
-      return;
-    }
 #pragma unroll
     for (int d = 0; d < S::steps; ++d) {
       auto& rows = fragments_[S::keeps_q ? d : 0];
@@ -318,24 +262,6 @@ SINTER_DEVICE void run_forward_by_warps(const Args& args) {
     const int each = keys.end - keys.begin, end = keys.end + (S::walks_twice ? each : 0);
     const auto looks = [&](int n) { return S::walks_twice && n >= keys.end; };
     const auto tile_of = [&](int n) { return looks(n) ? n - each : n; };
-    const auto line_of_k = [&](int i) {
-      typename S::F::Coord at = c;
-      S::F::set_n(at, i);
-      return K::line(args, at);
-    };
-    const auto line_of_v = [&](int i) {
-      typename S::P::Coord at;
-      S::P::set_batch(at, tile.entry);
-      S::P::set_k(at, i);
-      return V::line(args, at);
-    };
-    LinesAhead<typename S::StageK, threads, S::depth, typename K::Number> lines_k;
-    LinesAhead<typename S::StageV, threads, S::width, typename V::Number> lines_v;
-    const auto find = [&](int n) {
-      lines_k.find(tile_of(n) * S::tile_k, band.columns, line_of_k);
-      lines_v.find(tile_of(n) * S::tile_k, band.columns, line_of_v);
-    };
-    find(end - 1);
 #pragma unroll 1
     for (int n = end + stages - 2, ahead = end - 1; n >= keys.begin; --n, --ahead) {
       if (n < end) {
@@ -345,9 +271,19 @@ SINTER_DEVICE void run_forward_by_warps(const Args& args) {
       if (ahead >= keys.begin) {
         const unsigned stage = filled + to * S::stage_bytes;
         const int first = tile_of(ahead) * S::tile_k;
-        lines_k.copy(stage, first, band.columns, line_of_k);
-        if (!looks(ahead)) lines_v.copy(stage + S::StageK::bytes, first, band.columns, line_of_v);
-        if (ahead > keys.begin) find(ahead - 1);
+        copy_lines<typename S::StageK, threads, S::depth>(stage, first, band.columns, [&](int i) {
+          typename S::F::Coord at = c;
+          S::F::set_n(at, i);
+          return K::line(args, at);
+        });
+        if (!looks(ahead))
+          copy_lines<typename S::StageV, threads, S::width>(stage + S::StageK::bytes, first,
+                                                            band.columns, [&](int i) {
+                                                              typename S::P::Coord at;
+                                                              S::P::set_batch(at, tile.entry);
+                                                              S::P::set_k(at, i);
+                                                              return V::line(args, at);
+                                                            });
       }
       warp_matrix::commit();
       to = to + 1 == stages ? 0 : to + 1;
@@ -394,9 +330,6 @@ SINTER_DEVICE void run_forward_by_warps(const Args& args) {
     __syncthreads();  // slabs lie where tiles were
   }
 
-  if constexpr (S::narrow_v)
-#pragma unroll
-    for (int b = 0; b < blocks; ++b) put_columns_in_order(out[b]);
   EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory.pointer)[warp];
   // Registers have no index: the next block's become the first one's, so that what follows is
   // compiled once.

@@ -22,19 +22,6 @@ struct StoredLines {
   static SINTER_DEVICE int place(int line, int column) { return line * fastest + column; }
 };
 
-// The same, whose pieces of 16 bytes are permuted so that eight lanes meet all banks where they
-// read one piece of eight lines as where they read four of two.
-template <class Stored, int lines_, int elements>
-struct PermutedLines {
-  static constexpr int element = 1, lines = lines_, fastest = elements, bytes = lines * fastest;
-  static_assert(sizeof(Stored) == 1 && (fastest == 64 || fastest == 128));
-  static SINTER_DEVICE int place(int line, int column) {
-    const int turned =
-        fastest == 64 ? line / 2 % 4 : (line % 2) * 4 | (line / 2 % 2) * 2 | line / 4 % 2;
-    return line * fastest + ((column / 16 ^ turned) * 16 | column % 16);
-  }
-};
-
 // Lines [first, end) of an operand to a tile in shared memory, and zeros for the others of its
 // lines; a line has `elements`. line(i): where line i lies.
 template <class Tile, int threads, int elements, class Line>
@@ -58,54 +45,6 @@ SINTER_DEVICE void copy_lines(unsigned tile, int first, int end, const Line& lin
     }
   }
 }
-
-// The same where find(), of the same lines, comes a tile ahead. By a warp that is alone, each line
-// is looked for once, by one lane, and nobody waits for a table of pages.
-template <class Tile, int threads, int elements, class Element>
-struct LinesAhead {
-  template <class Line>
-  SINTER_DEVICE void find(int, int, const Line&) {}
-  template <class Line>
-  SINTER_DEVICE void copy(unsigned tile, int first, int end, const Line& line) const {
-    copy_lines<Tile, threads, elements>(tile, first, end, line);
-  }
-};
-template <class Tile, int elements, class Element>
-requires(32 % (Tile::fastest * Tile::element / 16) == 0)  //
-    struct LinesAhead<Tile, 32, elements, Element> {
-  static constexpr int each = 16 / Tile::element, pieces = Tile::fastest / each,
-                       at_once = 32 / pieces, held = (Tile::lines + 31) / 32;
-  static_assert(Tile::lines % at_once == 0);
-  const Element* at[held];
-
-  template <class Line>
-  SINTER_DEVICE void find(int first, int end, const Line& line) {
-#pragma unroll
-    for (int j = 0; j < held; ++j) {
-      const int i = static_cast<int>(threadIdx.x) + 32 * j;
-      at[j] = nullptr;
-      if (i < Tile::lines && first + i < end) at[j] = line(first + i);
-    }
-  }
-  template <class Line>
-  SINTER_DEVICE void copy(unsigned tile, int, int, const Line&) const {
-    const int lane = static_cast<int>(threadIdx.x), column = lane % pieces * each;
-#pragma unroll
-    for (int i = 0; i < Tile::lines; i += at_once) {
-      const int number = i + lane / pieces;
-      const auto* const from = reinterpret_cast<const Element*>(
-          __shfl_sync(0xffffffffu, reinterpret_cast<unsigned long long>(at[i / 32]), number % 32));
-      const unsigned to = tile + Tile::place(number, column);
-      if constexpr (elements % each == 0) {
-        warp_matrix::copy<16>(to, from + column, from && column < elements);
-      } else {
-        const int left = elements - column, count = left < each ? left : each;
-        warp_matrix::copy_part<16>(to, from + column,
-                                   from && count > 0 ? count * Tile::element : 0);
-      }
-    }
-  }
-};
 
 // A tile's elements from 8 bits to the 16 of its numbers, which hold each of them. All threads take
 // part; what copied the elements has been waited for by all. Pieces are read several at a time, as

@@ -20,15 +20,11 @@ DataType stored_type(DataType multiplied) {
 // WarpsShape has the same.
 int shared_bytes(const AttentionConfig& e, int depth, int width) {
   const auto bytes = [](const BoxedOperand& o) { return info(stored_type(o.map.type)).bytes; };
-  const int k = bytes(e.k) * depth, v = bytes(e.v) * width, q = bytes(e.q) * e.tile_q * depth,
-            blocks = e.tile_q / (e.threads / 32 * kBlock);
-  const bool q_stays_in_registers = blocks * depth / kBlock <= 8,
-             alone = e.threads == 32 && q_stays_in_registers;
-  const auto widened = [&](const BoxedOperand& o, int elements) {
-    const bool narrow = alone && (elements == 64 || elements == 128);
-    return bytes(o) == 1 && !narrow ? 2 * e.tile_k * elements : 0;
-  };
-  const int wide = std::max(widened(e.k, depth), widened(e.v, width));
+  const int k = bytes(e.k) * depth, v = bytes(e.v) * width,
+            wide = e.tile_k *
+                   std::max(bytes(e.k) == 1 ? 2 * depth : 0, bytes(e.v) == 1 ? 2 * width : 0),
+            q = bytes(e.q) * e.tile_q * depth, blocks = e.tile_q / (e.threads / 32 * kBlock);
+  const bool q_stays_in_registers = blocks * depth / kBlock <= 8;
   const int first_stage = q_stays_in_registers ? std::max(q, wide) : q + wide;
   return std::max(first_stage + e.tile_k * e.stages * (k + v), e.threads / 32 * kSlabBytes) + 1023;
 }
@@ -132,8 +128,7 @@ double microseconds_by_warps(const KernelSpec& spec, const AttentionConfig& e, d
   // was measured with two blocks of rows a warp and with one. (b4 h16 s2048 on an H100: d64 220 us,
   // d128 418, causal 142 and 290; d256 1,007.)
   // Of tf32 and f32 what b4 h32 s4096 d128 took on an H200, 5,230 and 18,999 us.
-  constexpr double kReached = 0.62, kOneBlock = 0.54, kStart = 4,
-                   kNextRound = 2;  // microseconds, until its first products
+  constexpr double kReached = 0.62, kOneBlock = 0.54, kStart = 4;  // microseconds
   const double operations = e.q.map.type == DataType::f32    ? 260
                             : e.q.map.type == DataType::tf32 ? 950
                                                              : 2400;
@@ -148,13 +143,10 @@ double microseconds_by_warps(const KernelSpec& spec, const AttentionConfig& e, d
                       (depth * (rounds_divided(spec.attention().weight) ? 2 : 1) + width);
   const double bandwidth =
       std::min(device.memory_bandwidth, std::min<double>(e.grid, device.sms) * device.sm_bandwidth);
-  // One warp after another, of which each waits for its first tiles.
-  const double rounds = std::ceil(items / (device.sms * beside)),
-               widening = cycles_of_widening(e, depth, width) / device.clock;
-  return kStart +
-         std::max({each * tiles_k * tile / operations / reached / device.clock,
-                   bytes_of_attention(spec, e) / bandwidth, rounds * tiles_k * widening}) +
-         (widening > 0 ? (rounds - 1) * kNextRound : 0.0);
+  return kStart + std::max({each * tiles_k * tile / operations / reached / device.clock,
+                            bytes_of_attention(spec, e) / bandwidth,
+                            std::ceil(items / (device.sms * beside)) * tiles_k *
+                                cycles_of_widening(e, depth, width) / device.clock});
 }
 
 }  // namespace sinter
