@@ -219,6 +219,7 @@ void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
         c.end(),
         {{"across", e.boxes->across}, {"planes", e.boxes->planes}, {"stages", e.boxes->stages}});
   if (e.planes) c.insert(c.end(), {{"units", e.planes->units}, {"images", e.planes->images}});
+  if (e.planes && e.gradient) c.push_back({"stages", e.planes->stages});
   if (e.groups)
     c.insert(c.end(), {{"group", e.groups->channels},
                        {"inner", e.groups->inner},

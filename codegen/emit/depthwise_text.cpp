@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "emit/spelling.hpp"
+#include "schedule/contraction/depthwise_planes.hpp"
 
 namespace sinter {
 namespace {
@@ -51,6 +52,20 @@ void print_operand_at(TextWriter& out, const KernelSpec& spec, const KernelNames
   out.close("};");
 }
 
+// What lies plane by plane as results do: `of` is its place among what a thread holds.
+void print_planes_beside(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                         int number, std::string_view struct_name, std::string_view constant) {
+  const auto port = static_cast<std::size_t>(number);
+  out.open("struct {} {{", struct_name);
+  out.line("using Access = Config::{};", names.access[port]);
+  out.line("using Element = {};", storage_type(spec.ports[port].type));
+  out.line("SINTER_DEVICE static {}Element* base(const Args& args) {{ return args.{}; }}", constant,
+           names.port[port]);
+  out.line("template <class Place>");
+  out.line("SINTER_DEVICE static auto& of(Place& place) {{ return place.{}; }}", names.port[port]);
+  out.close("};");
+}
+
 }  // namespace
 
 void print_depthwise_axes(TextWriter& out, const KernelSpec& spec, const DepthwiseConfig& e) {
@@ -67,22 +82,17 @@ void print_depthwise_operands(TextWriter& out, const KernelSpec& spec, const Ker
   print_operand_at(out, spec, names, e.image, "Image", true, e.planes ? e.planes->pixels : 0);
   print_operand_at(out, spec, names, e.other, e.gradient ? "Gradient" : "Filter", false);
   if (!e.result) return;
-  out.open("struct Result {{");
   if (e.planes) {
-    const auto port = static_cast<std::size_t>(e.result->port);
-    out.line("using Access = Config::{};", names.access[port]);
-    out.line("using Element = {};", storage_type(spec.ports[port].type));
-    out.line("SINTER_DEVICE static Element* base(const Args& args) {{ return args.{}; }}",
-             names.port[port]);
+    print_planes_beside(out, spec, names, e.result->port, "Result", "");
+    if (const int port = port_beside_results(spec, e); port >= 0)
+      print_planes_beside(out, spec, names, port, "Beside", "const ");
+    return;
   }
+  out.open("struct Result {{");
   out.line("template <int width>");
   out.open("SINTER_DEVICE static const auto& of(const Place<width>& place) {{");
   out.line("return place.{};", names.port[static_cast<std::size_t>(e.result->port)]);
   out.close("}");
-  if (e.planes) {
-    out.close("};");
-    return;
-  }
   out.line("SINTER_DEVICE static void store(const Args& args, const Coord& c, unsigned from,");
   out.open("                                int channel, int column, int row) {{");
   out.line("sinter::hopper::store_box(args.map_result, from, channel, column{});",

@@ -22,6 +22,7 @@
 #include "emit/window_text.hpp"
 #include "plan/access.hpp"
 #include "plan/liveness.hpp"
+#include "schedule/contraction/depthwise_planes.hpp"
 #include "schedule/gathering.hpp"
 
 namespace sinter {
@@ -56,15 +57,16 @@ FamilyText family_text(const ScheduledKernel& kernel) {
       if (kernel.chained()) return {"contraction_chained", "two products on tensor cores"};
       if (kernel.wgmma()) return {"contraction_wgmma", "sums of products on tensor cores"};
       if (const auto* const e = kernel.depthwise())
-        return {e->groups && e->gradient ? "contraction_depthwise_groups_gradient"
-                : e->groups              ? "contraction_depthwise_groups"
-                : e->gradient && e->mma  ? "contraction_depthwise_gradient_mma"
-                : e->mma && e->image.map ? "contraction_depthwise_mma_boxes"
-                : e->mma                 ? "contraction_depthwise_mma"
-                : e->boxes               ? "contraction_depthwise_rows"
-                : e->planes              ? "contraction_depthwise_planes"
-                : e->gradient            ? "contraction_depthwise_gradient"
-                                         : "contraction_depthwise",
+        return {e->groups && e->gradient   ? "contraction_depthwise_groups_gradient"
+                : e->groups                ? "contraction_depthwise_groups"
+                : e->gradient && e->mma    ? "contraction_depthwise_gradient_mma"
+                : e->mma && e->image.map   ? "contraction_depthwise_mma_boxes"
+                : e->mma                   ? "contraction_depthwise_mma"
+                : e->boxes                 ? "contraction_depthwise_rows"
+                : e->planes && e->gradient ? "contraction_depthwise_planes_gradient"
+                : e->planes                ? "contraction_depthwise_planes"
+                : e->gradient              ? "contraction_depthwise_gradient"
+                                           : "contraction_depthwise",
                 "sums of products of each channel"};
       if (const auto* const e = kernel.mma())
         return e->ordinary_cores()
@@ -175,18 +177,20 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
         c.rows.on ? ", " + rows : "");
   if (const DepthwiseConfig* const e = kernel.depthwise())
     return fmt::format("sinter::depthwise::{}, Body{}>(args);",
-                       e->groups && e->gradient ? "run_groups_gradient<Config, Gradient, Image"
-                       : e->groups              ? "run_groups<Config, Image, Filter"
-                       : e->gradient && e->mma  ? "run_gradient_mma<Config, Gradient, Image"
-                       : e->mma && e->image.map ? "run_mma_boxes<Config, Image, Filter"
-                       : e->mma                 ? "run_mma<Config, Image, Filter"
-                       : e->boxes               ? "run_rows<Config, Image, Filter"
-                       : e->planes              ? "run_planes<Config, Image, Filter"
-                       : e->gradient            ? "run_gradient<Config, Gradient, Image"
-                                                : "run<Config, Image, Filter",
-                       e->result   ? ", Result"
-                       : e->planes ? ", void"
-                                   : "");
+                       e->groups && e->gradient   ? "run_groups_gradient<Config, Gradient, Image"
+                       : e->groups                ? "run_groups<Config, Image, Filter"
+                       : e->gradient && e->mma    ? "run_gradient_mma<Config, Gradient, Image"
+                       : e->mma && e->image.map   ? "run_mma_boxes<Config, Image, Filter"
+                       : e->mma                   ? "run_mma<Config, Image, Filter"
+                       : e->boxes                 ? "run_rows<Config, Image, Filter"
+                       : e->planes && e->gradient ? "run_planes_gradient<Config, Gradient, Image"
+                       : e->planes                ? "run_planes<Config, Image, Filter"
+                       : e->gradient              ? "run_gradient<Config, Gradient, Image"
+                                                  : "run<Config, Image, Filter",
+                       port_beside_results(kernel.spec, *e) >= 0 ? ", Result, Beside"
+                       : e->result                               ? ", Result"
+                       : e->planes && !e->gradient               ? ", void"
+                                                                 : "");
   if (const MmaConfig* const e = kernel.mma())
     return fmt::format("sinter::contraction::{}<Config, OperandA, OperandB, Body>(args, {});",
                        e->ordinary_cores() ? "run_by_threads" : "run_by_warps", rows);

@@ -299,23 +299,37 @@ for name, x, w, more in [
         ("multiplier", [3, 8, 7, 6], [24, 1, 3, 3], {"pre": [1, 1], "groups": 8}),
         ("groups_of_4", [3, 32, 7, 7], [32, 4, 3, 3], {"pre": [1, 1], "groups": 8}),
         ("groups_6_to_3_stride_2", [2, 48, 9, 10], [24, 6, 3, 3], {"stride": [2, 2], "pre": [1, 1], "groups": 8})]:
-    directions("depthwise_planes_" + name, x, w, lay=image_of_lines, which="fd", **{"groups": x[1], **more})
+    # Filter gradients: those whose groups have a channel each.
+    directions("depthwise_planes_" + name, x, w, lay=image_of_lines, which="fd" + ("w" if "groups" not in more else ""),
+               **{"groups": x[1], **more})
 
 
 def depthwise_planes_epilogues():
-    """Channels first: results that need numbers of their channel, and of their pixel."""
-    for name, of_pixels in [("bias", False), ("residual", True)]:
-        g = Graph("convolution_depthwise_planes_" + name, "bf16")
-        g.tensor("x", [3, 24, 7, 10])
+    """Channels first: results that need numbers of their channel, and of their pixel, of their own size and not."""
+    for name, io, dim, of_pixels, more in [
+            ("bias", "bf16", [3, 24, 7, 10], False, {}), ("residual", "bf16", [3, 24, 7, 10], True, {}),
+            ("residual_7x7", "f16", [5, 24, 7, 7], True, {}),
+            ("residual_f32", "bf16", [3, 24, 7, 7], True, {"data_type": "f32"})]:
+        g = Graph("convolution_depthwise_planes_" + name, io)
+        g.tensor("x", dim)
         g.tensor("w", [24, 1, 3, 3])
         g.tensor("bias", [1, 24, 1, 1])
         g.conv("x", "w", "c", pre_padding=[1, 1], post_padding=[1, 1], groups=24)
         g.pointwise("add", "biased", "c", "bias")
         if of_pixels:
-            g.tensor("residual", [3, 24, 7, 10])
+            g.tensor("residual", dim, **more)
             g.pointwise("add", "sum", "biased", "residual")
         g.pointwise("relu_fwd", "y", "sum" if of_pixels else "biased")
         g.output("y")
+    g = Graph("convolution_depthwise_planes_relu_backward", "bf16")
+    g.tensor("dy", [3, 24, 4, 5])
+    g.tensor("w", [24, 1, 3, 3])
+    g.tensor("x", [3, 24, 7, 10])
+    g.tensor("dx", [3, 24, 7, 10])
+    g.node("conv_dgrad", {"DY": "dy", "W": "w"}, {"DX": "dx"}, stride=[2, 2], pre_padding=[1, 1], post_padding=[1, 1],
+           groups=24)
+    g.pointwise("relu_bwd", "dz", "dx", "x")
+    g.output("dz")
 
 
 depthwise_planes_epilogues()

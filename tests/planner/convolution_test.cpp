@@ -227,12 +227,13 @@ TEST_CASE("depthwise convolutions of small images, channels first, take whole pl
         const std::int64_t of_result = (side - 1) / stride + 1;
         const Dims x{128, channels, side, side}, w{channels, 1, 3, 3},
             y{128, channels, of_result, of_result};
-        Images f{.last = false}, d{.last = false};
+        Images f{.last = false}, d{.last = false}, g{.last = false};
         const ConvAttributes a = padded(1, stride, channels);
-        f.output(conv_fprop(f.input("x", x), f.input("w", w), a), "y", y);
+        f.output(add(conv_fprop(f.input("x", x), f.input("w", w), a), f.input("r", y)), "y", y);
         d.output(conv_dgrad(d.input("dy", y), d.input("w", w), x, a), "dx", x);
-        for (const Images* i : {&f, &d}) {
-          if (channels != 512 && i == &d) continue;  // whose image may end at such a piece
+        g.output(conv_wgrad(g.input("dy", y), g.input("x", x), w, a), "dw", w);
+        for (const Images* i : {&f, &d, &g}) {
+          if (channels != 512 && i != &f) continue;  // whose image, or sum of images, may end there
           const auto k = schedule_kernel(planned(*i->g).kernels[0], device_model("sm_90a"), {});
           REQUIRE(k.depthwise());
           CHECK(k.depthwise()->planes.has_value() == (channels == 512));

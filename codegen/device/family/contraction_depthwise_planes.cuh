@@ -11,7 +11,9 @@
 //
 // Where results are the sums, or what becomes of them by numbers of their channel alone, they wait
 // in shared memory in their own type, as a run of memory, and leave 16 bytes at a time (Result).
-// Else sums of f32 wait there, and the epilogue takes them in packs along a line.
+// So they do where the epilogue reads one tensor of their shape and size (Beside): its planes are
+// copied to where the results will wait, and each result takes the place of the number that it was
+// computed with. Else sums of f32 wait there, and the epilogue takes them in packs along a line.
 //
 // Config is that of contraction_depthwise.cuh with lanes = each = 1, along_columns, and
 //
@@ -35,6 +37,11 @@ template <class Result>
 inline constexpr int bytes_left = sizeof(typename Result::Element);
 template <>
 inline constexpr int bytes_left<void> = 4;
+
+template <class Beside>
+inline constexpr bool has_beside = true;
+template <>
+inline constexpr bool has_beside<void> = false;
 
 inline constexpr int kFewSlots = 4;  // rows of a thread's sums
 
@@ -78,6 +85,21 @@ SINTER_DEVICE void copy_runs(unsigned char* to, int there, int first, int end, c
   }
 }
 
+// Copies the planes beside the results of a tile to where these will wait.
+template <class Config, class Beside, class T, class Args>
+SINTER_DEVICE void copy_beside(const Args& args, unsigned char* to, int first_unit, int first,
+                               int end) {
+  using S = typename T::S;
+  constexpr int bytes = T::results * static_cast<int>(sizeof(typename Beside::Element));
+  copy_runs<Config::threads, T::images, T::units * bytes>(
+      to, (T::all_units - first_unit) * bytes, first, end, [&](int plane) {
+        typename S::Coord c;
+        S::set_plane(c, plane);
+        S::set_channel(c, first_unit * S::of_group);
+        S::set_pixel(c, 0, 0);
+        return Beside::base(args) + locate<typename Beside::Access>(c).offset;
+      });
+}
 // Copies the tile of images `first` on, of the channels from `first_unit` on.
 template <class Config, class Image, class T, class Args>
 SINTER_DEVICE void copy_planes(const Args& args, unsigned char* to, int first_unit, int first,
@@ -161,7 +183,7 @@ SINTER_DEVICE void finish_planes(const Args& args, const float* left, int first_
 }
 
 // Leaves the complete block of a thread's sums, at row `row`, column `column` of the plane `to`.
-template <class Config, class Body, class Result, class Sums, class Place, class Args>
+template <class Config, class Body, class Result, class Beside, class Sums, class Place, class Args>
 SINTER_DEVICE void leave_block(const Args& args, const Sums& sums, typename Shape<Config>::Coord c,
                                const Place& place, unsigned char* to, int row, int column) {
   using S = Shape<Config>;
@@ -179,8 +201,12 @@ SINTER_DEVICE void leave_block(const Args& args, const Sums& sums, typename Shap
         float some[width];
 #pragma unroll
         for (int e = 0; e < width; ++e) some[e] = sums.at[0][v][q + e][0];
+        Place own = place;
+        if constexpr (has_beside<Beside>)
+          read_pack(reinterpret_cast<const typename Beside::Element*>(to) + line + q,
+                    Beside::of(own));
         const auto pack =
-            results_of<Config, Body, Result, Config::Columns::pixel_index>(args, some, c, place);
+            results_of<Config, Body, Result, Config::Columns::pixel_index>(args, some, c, own);
         *reinterpret_cast<Move*>(to + (line + q) * static_cast<int>(sizeof(Element))) =
             *reinterpret_cast<const Move*>(pack.at);
       } else {
@@ -192,7 +218,8 @@ SINTER_DEVICE void leave_block(const Args& args, const Sums& sums, typename Shap
   }
 }
 
-template <class Config, class Image, class Filter, class Body, class Result, class Args>
+template <class Config, class Image, class Filter, class Body, class Result, class Beside = void,
+          class Args>
 SINTER_DEVICE void run_planes(const Args& args) {
   using T = PlaneTiles<Config, Image>;
   using S = typename T::S;
@@ -208,6 +235,8 @@ SINTER_DEVICE void run_planes(const Args& args) {
             first_unit = block % T::unit_blocks * T::units,
             first = block / T::unit_blocks * T::images, end_images = S::planes();
   copy_planes<Config, Image, T>(args, memory, first_unit, first, end_images);
+  if constexpr (has_beside<Beside>)
+    copy_beside<Config, Beside, T>(args, left, first_unit, first, end_images);
   load_factors_of_planes<Config, Filter, T>(args, filter, first_unit * S::of_group);
   wait_for_copies();
   __syncthreads();
@@ -258,7 +287,8 @@ SINTER_DEVICE void run_planes(const Args& args) {
           sums.move_up();
       }
       if (b >= first_block)
-        leave_block<Config, Body, Result>(args, sums, c, place, to, b * Config::rows, column);
+        leave_block<Config, Body, Result, Beside>(args, sums, c, place, to, b * Config::rows,
+                                                  column);
       if constexpr (S::looped_taps > 1) sums.move_up();
     }
   }

@@ -282,9 +282,12 @@ std::optional<DepthwisePlan> plan_as(const KernelSpec& given, bool groups,
   e = with_width(widths.back(), e.gradient ? kMostLanes / 2 : kMostLanes);
   // The estimates of loads to registers are too short where a pack is few bytes: planes are taken
   // where they were measured to be faster. Groups of several channels are compared.
-  if (auto planes = plan_depthwise_planes(spec, e, *dims, memory, device)) {
+  if (auto planes = e.gradient ? plan_depthwise_planes_gradient(spec, e, *dims, memory, device)
+                               : plan_depthwise_planes(spec, e, *dims, memory, device)) {
     const bool sure = device.depthwise == "planes" || *of_group < 0;
-    if (best && sure) planes->microseconds = std::min(planes->microseconds, best->microseconds);
+    // Gradients' images are cut in as many parts as their own estimate says.
+    if (best && sure && !e.gradient)
+      planes->microseconds = std::min(planes->microseconds, best->microseconds);
     if (device.depthwise == "planes" ||
         (device.depthwise.empty() && (!best || sure || planes->microseconds < best->microseconds)))
       best = std::move(planes);

@@ -47,6 +47,7 @@ struct DepthwiseRows {
 // of a thread block; elements of such a channel.
 struct DepthwisePlanes {
   int units = 1, images = 1;
+  int stages = 1;  // of a filter's gradient: tiles in shared memory
   std::int64_t pixels = 1;
 };
 

@@ -12,7 +12,7 @@
 namespace sinter {
 namespace {
 
-constexpr std::int64_t kPiece = 16;     // bytes that are copied at once
+constexpr std::int64_t kPiece = kPieceOfPlanes;
 constexpr std::int64_t kWellMoved = 8;  // bytes, that threads load and store well from lines
 constexpr double kExposed = 0.25;       // of the shorter of memory and instructions
 
@@ -24,8 +24,51 @@ constexpr int kMostPixels = 32, kMostResults = 16;
 // and 50 by loads.)
 constexpr int kManyTaps = 49, kSmallest = 8;
 
-// Where channels (or groups) of `elements` elements lie one behind another, and all else begins at
-// pieces: how many make whole pieces. 0: they do not lie so. `walked`: indices within a channel.
+bool is_of_channel(const KernelSpec& spec, int port, int channel, int filters) {
+  const Access& a = spec.ports[static_cast<std::size_t>(port)].access;
+  if (!a.windows.empty() || !a.via.empty()) return false;
+  for (int i = 0; i < a.stride.size(); ++i)
+    if (i != channel && i != filters && a.stride[i] != 0 && spec.extent[i] != 1) return false;
+  return true;
+}
+
+// Whether the body loads from port `beside` what lies as the results of `port` do, and can wait
+// where they will.
+bool lies_as_results(const KernelSpec& spec, const DepthwiseConfig& e, int beside, int port) {
+  const KernelPort &b = spec.ports[static_cast<std::size_t>(beside)],
+                   &r = spec.ports[static_cast<std::size_t>(port)];
+  return b.together == 1 && b.alignment >= kPiece && b.access.windows.empty() &&
+         b.access.via.empty() && b.access.stride == r.access.stride &&
+         b.access.offset * info(b.type).bytes % kPiece == 0 &&
+         info(b.type).bytes == info(r.type).bytes &&
+         e.packing.ports[static_cast<std::size_t>(beside)].kind == PortPack::Kind::pack;
+}
+
+// The port whose results are a function of the sums, of numbers of their channel and of one number
+// that lies as they do; -1: no such.
+int port_of_results(const KernelSpec& spec, const DepthwiseConfig& e, int filters) {
+  int port = -1, beside = -1;
+  for (const Statement& s : spec.body.statements) {
+    if (is_load(s) && !is_of_channel(spec, s.port, e.channel, filters)) {
+      if (beside >= 0 && beside != s.port) return -1;
+      beside = s.port;
+    }
+    if (s.kind == StatementKind::random || s.kind == StatementKind::gather ||
+        s.kind == StatementKind::index || s.kind == StatementKind::inside)
+      return -1;
+    if (!is_store(s)) continue;
+    if (port >= 0) return -1;
+    port = s.port;
+  }
+  if (port < 0 || !spec.ports[static_cast<std::size_t>(port)].access.windows.empty() ||
+      e.packing.ports[static_cast<std::size_t>(port)].kind != PortPack::Kind::pack ||
+      (beside >= 0 && !lies_as_results(spec, e, beside, port)))
+    return -1;
+  return port;
+}
+
+}  // namespace
+
 std::int64_t channels_of_pieces(const KernelSpec& spec, const KernelPort& p, std::int64_t offset,
                                 int channel, const std::vector<int>& walked,
                                 std::int64_t elements) {
@@ -42,33 +85,13 @@ std::int64_t channels_of_pieces(const KernelSpec& spec, const KernelPort& p, std
   return kPiece / std::gcd(kPiece, elements * bytes);
 }
 
-bool is_of_channel(const KernelSpec& spec, int port, int channel, int filters) {
-  const Access& a = spec.ports[static_cast<std::size_t>(port)].access;
-  if (!a.windows.empty() || !a.via.empty()) return false;
-  for (int i = 0; i < a.stride.size(); ++i)
-    if (i != channel && i != filters && a.stride[i] != 0 && spec.extent[i] != 1) return false;
-  return true;
+int port_beside_results(const KernelSpec& spec, const DepthwiseConfig& e) {
+  if (!e.planes || !e.result) return -1;
+  const int filters = index_of_filters(spec.contraction());
+  for (const Statement& s : spec.body.statements)
+    if (is_load(s) && !is_of_channel(spec, s.port, e.channel, filters)) return s.port;
+  return -1;
 }
-
-// The port whose results are a function of the sums and of numbers of their channel; -1: no such.
-int port_of_results(const KernelSpec& spec, const DepthwiseConfig& e, int filters) {
-  int port = -1;
-  for (const Statement& s : spec.body.statements) {
-    if (is_load(s) && !is_of_channel(spec, s.port, e.channel, filters)) return -1;
-    if (s.kind == StatementKind::random || s.kind == StatementKind::gather ||
-        s.kind == StatementKind::index || s.kind == StatementKind::inside)
-      return -1;
-    if (!is_store(s)) continue;
-    if (port >= 0) return -1;
-    port = s.port;
-  }
-  if (port < 0 || !spec.ports[static_cast<std::size_t>(port)].access.windows.empty() ||
-      e.packing.ports[static_cast<std::size_t>(port)].kind != PortPack::Kind::pack)
-    return -1;
-  return port;
-}
-
-}  // namespace
 
 std::optional<DepthwiseConfig> plan_depthwise_planes(const KernelSpec& spec,
                                                      const DepthwiseConfig& parts,

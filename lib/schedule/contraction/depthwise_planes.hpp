@@ -13,4 +13,22 @@ std::optional<DepthwiseConfig> plan_depthwise_planes(const KernelSpec& spec,
                                                      const std::vector<ImageDim>& dims,
                                                      double memory, const DeviceModel& device);
 
+// The port of numbers that results are computed from besides sums, and that come to shared memory
+// as the pixels do, where the results will wait; -1: none.
+int port_beside_results(const KernelSpec& spec, const DepthwiseConfig& e);
+
+// The same of a filter's gradient: contraction_depthwise_planes_gradient.cuh.
+std::optional<DepthwiseConfig> plan_depthwise_planes_gradient(const KernelSpec& spec,
+                                                              const DepthwiseConfig& parts,
+                                                              const std::vector<ImageDim>& dims,
+                                                              double memory,
+                                                              const DeviceModel& device);
+
+inline constexpr std::int64_t kPieceOfPlanes = 16;  // bytes that are copied at once
+
+// Where channels (or groups) of `elements` elements lie one behind another, and all else begins at
+// pieces: how many make whole pieces. 0: they do not lie so. `walked`: indices within a channel.
+std::int64_t channels_of_pieces(const KernelSpec& spec, const KernelPort& port, std::int64_t offset,
+                                int channel, const std::vector<int>& walked, std::int64_t elements);
+
 }  // namespace sinter

@@ -1,0 +1,269 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "plan/access.hpp"
+#include "schedule/contraction/depthwise_planes.hpp"
+#include "schedule/contraction/depthwise_walk.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr std::int64_t kPiece = kPieceOfPlanes;
+constexpr int kMostColumns = 16, kFewColumns = 8, kFewRows = 8, kMostThreads = 512;
+// Images whose lines fill no packs of 8 bytes, up to 32 wide, and such results up to 16. (H100, by
+// loads and so: 256 x 960 x 7 x 7, 3 x 3 126 us and 23; 64 x 1536 x 7 x 7, 7 x 7 58 and 24; 128 x
+// 512 x 14 x 14, 3 x 3 68 and 23; 64 x 672 x 14 x 14, 5 x 5 59 and 38. With packs of 8 bytes 64 x
+// 192 x 28 x 28, 3 x 3 took 21 and 20, of 16 128 x 144 x 56 x 56 101 and 148 in the form that was
+// the likeliest then.)
+constexpr int kWellMoved = 8, kMostPixels = 32, kMostResults = 16;
+constexpr double kWorth = 1;  // microseconds of memory: fewer images fill too few thread blocks
+constexpr int kMostRegisters = 170;  // of sums, rows of the result's gradient, pixels
+constexpr double kExposed = 0.25;    // of the shorter of memory and instructions
+constexpr double kFlight = 32e3;     // bytes under way of an SM that reach the rate of memory
+
+// Wavefronts of shared memory that a warp's access takes, of `bytes` of each lane at these places.
+int wavefronts(const std::array<std::int64_t, 32>& place, int bytes) {
+  const int together = std::min(32, 128 / std::max(bytes, 4));  // lanes that go at once
+  int all = 0;
+  for (int first = 0; first < 32; first += together) {
+    std::array<std::array<std::int64_t, 32>, 32> words{};
+    std::array<int, 32> count{};
+    for (int lane = first; lane < first + together; ++lane) {
+      const std::int64_t from = place[static_cast<std::size_t>(lane)] / 4;
+      for (std::int64_t word = from; word * 4 < place[static_cast<std::size_t>(lane)] + bytes;
+           ++word) {
+        const auto bank = static_cast<std::size_t>(word % 32);
+        const auto begin = words[bank].begin(), end = begin + count[bank];
+        if (std::find(begin, end, word) == end)
+          words[bank][static_cast<std::size_t>(count[bank]++)] = word;
+      }
+    }
+    all += *std::max_element(count.begin(), count.end());
+  }
+  return all;
+}
+
+// What a thread has of a plane, and what a row of pixels costs it.
+struct Part {
+  int columns, run, parts_across, parts_down, slots;
+  double registers, instructions, fronts;  // of a warp that computes a part: both
+};
+
+// What all choices share.
+struct Problem {
+  int across, down, taps, advance;
+  std::int64_t all_units, least_units;
+  double images, batches, channel_bytes;
+};
+
+Part part_of_plane(const KernelSpec& spec, const DepthwiseConfig& e, const Problem& p, int columns,
+                   int run) {
+  const KernelPort &image = spec.ports[static_cast<std::size_t>(e.image.port)],
+                   &other = spec.ports[static_cast<std::size_t>(e.other.port)];
+  const int image_bytes = info(image.type).bytes, other_bytes = info(other.type).bytes;
+  Part part{.columns = columns,
+            .run = run,
+            .parts_across = (p.across + columns - 1) / columns,
+            .parts_down = (p.down + run - 1) / run,
+            .slots = (seen(spec, e.down, 1) + p.advance - 1) / p.advance,
+            .registers = 0,
+            .instructions = 0,
+            .fronts = 0};
+  const int line = seen(spec, e.across, columns), pack = line_pack(spec, e, columns),
+            of_gradient = gradient_pack(spec, e, columns),
+            loads = p.advance * ((line + pack - 1) / pack + (pack > 1)),
+            loads_of_gradient = (columns + of_gradient - 1) / of_gradient;
+  part.registers = p.taps + part.slots * columns + p.advance * line + 40;
+  std::array<std::int64_t, 32> pixels{}, results{};
+  for (int lane = 0; lane < 32; ++lane) {
+    const std::int64_t at = lane % part.parts_across,
+                       below = lane / part.parts_across % part.parts_down,
+                       channel = lane / (part.parts_across * part.parts_down);
+    const auto own = static_cast<std::size_t>(lane);
+    pixels[own] =
+        image_bytes * (channel * e.planes->pixels + below * run * p.advance * e.across->extent +
+                       at * columns * static_cast<std::int64_t>(e.across->pixel));
+    results[own] =
+        other_bytes * (channel * p.down * p.across + below * run * p.across + at * columns);
+  }
+  // Rows in front of the image and behind it are not multiplied.
+  constexpr double kLoad = 2, kConvert = 1, kStep = 14;
+  const double outside = part.parts_down > 1 ? 0.5 : 1,
+               multiplied = run + (part.slots - 1) * (1 - outside), steps = run + part.slots - 1;
+  part.instructions =
+      steps * (kStep + loads_of_gradient * kLoad + columns * (kConvert + part.slots - 1)) +
+      multiplied *
+          (loads * kLoad + p.advance * line * kConvert + static_cast<double>(columns) * p.taps);
+  part.fronts = multiplied * loads * wavefronts(pixels, image_bytes * pack) +
+                run * loads_of_gradient * wavefronts(results, other_bytes * of_gradient);
+  return part;
+}
+
+// Shared memory of a thread block: tiles, and then sums of all threads.
+double shared_of(const DepthwiseConfig& e, const Problem& p) {
+  const auto whole = [](double bytes) { return std::ceil(bytes / kPiece) * kPiece; };
+  const DepthwisePlanes& t = *e.planes;
+  return std::max(t.stages * (whole(static_cast<double>(t.units * t.images) * p.channel_bytes) +
+                              static_cast<double>(kPiece)),
+                  static_cast<double>(e.threads) * (p.taps | 1) * 4);
+}
+
+// Microseconds of a choice, without the launch.
+double estimate(const DepthwiseConfig& e, const Problem& p, const Part& part, double memory,
+                const DeviceModel& device) {
+  constexpr double kIssued = 2.2, kAlone = 0.4, kWait = 1600, kWaitAhead = 400, kBegin = 3000,
+                   kCopy = 6, kImage = 40, kStore = 40, kMany = 4;
+  const DepthwisePlanes& t = *e.planes;
+  const double warps = e.threads / 32.0, shared = e.shared_bytes,
+               tile = static_cast<double>(t.units * t.images) * p.channel_bytes,
+               // Teams of warps copy an image's run each, of both operands.
+      teams = std::min(static_cast<double>(t.images), warps), run = tile / (2.0 * t.images),
+               team_bytes = 32.0 * kPiece * warps / teams,
+               copied =
+                   2 * std::ceil(t.images / teams) * (kImage + kCopy * std::ceil(run / team_bytes)),
+               code = part.instructions + copied, fronts = warps * part.fronts + tile / 128,
+               end = 3.0 * p.taps +
+                     static_cast<double>(t.units) * p.taps / e.threads *
+                         (kStore + 6.0 * t.images * part.parts_across * part.parts_down),
+               tiles = std::ceil(p.images / t.images), waits = t.stages > 1 ? kWaitAhead : kWait;
+  const double ctas =
+      std::max(1.0, std::floor(std::min({device.registers_per_sm / (part.registers * e.threads),
+                                         device.shared_per_sm / (shared + device.shared_reserved),
+                                         static_cast<double>(device.threads_per_sm) / e.threads})));
+  const auto clocks = [&](double n) {
+    return tiles * std::max({n * warps * code / kIssued, n * fronts, code / kAlone + waits}) +
+           std::max(n * warps * end / kIssued, end / kAlone) + kBegin;
+  };
+  const double grid = std::ceil(static_cast<double>(p.all_units) / t.units) * p.batches,
+               all = ctas * device.sms, full = std::floor(grid / all),
+               rest = std::ceil((grid - full * all) / device.sms);
+  const double issued = (full >= kMany ? grid / all * clocks(ctas)
+                                       : full * clocks(ctas) + (rest > 0 ? clocks(rest) : 0)) /
+                        device.clock;
+  const double at_once = std::clamp(grid / device.sms, 1.0, ctas),
+               flight = at_once * tile * (t.stages > 1 ? 1.0 : 0.5),
+               waited = memory * std::max({1.0, device.sms / grid, kFlight / flight});
+  // Alone with one tile a thread block copies and computes by turns. (128 x 512 x 14 x 14, 3 x 3 on
+  // an H100: 23 us in two stages, 28 in one with two thread blocks an SM.)
+  const double exposed = t.stages > 1 ? kExposed : std::max(kExposed, 1 / at_once);
+  return std::max(waited, issued) + exposed * std::min(waited, issued);
+}
+
+}  // namespace
+
+std::optional<DepthwiseConfig> plan_depthwise_planes_gradient(const KernelSpec& spec,
+                                                              const DepthwiseConfig& parts,
+                                                              const std::vector<ImageDim>& dims,
+                                                              double memory,
+                                                              const DeviceModel& device) {
+  const ContractionSpec& c = spec.contraction();
+  if (!parts.gradient || parts.lanes != 1 || dims.size() > 2 || !parts.looped.empty() ||
+      index_of_filters(c) >= 0)
+    return {};
+  DepthwiseConfig e = parts;
+  e.each = 1;
+  e.rows = 1;
+  e.packing = choose_packing(spec, e.channel, 1);
+  e.across = dims.back();
+  e.down = dims.size() > 1 ? std::optional(dims.front()) : std::nullopt;
+  e.planes.emplace();
+  const KernelPort &image = spec.ports[static_cast<std::size_t>(e.image.port)],
+                   &other = spec.ports[static_cast<std::size_t>(e.other.port)];
+  const ImageDim& line = *e.across;
+  if (line.stride != 1 || (e.down && e.down->stride != line.extent)) return {};
+  std::vector<int> walked, pixels;
+  for (const ImageDim& d : dims) {
+    if (!d.parts.empty() || d.divisor > 1) return {};
+    walked.push_back(d.pixel_index);
+    pixels.push_back(d.pixel_index);
+    if (d.tap_index >= 0) walked.push_back(d.tap_index);
+  }
+  Problem p{.across = static_cast<int>(spec.extent[line.pixel_index]),
+            .down = e.down ? static_cast<int>(spec.extent[e.down->pixel_index]) : 1,
+            .taps = taps_of(spec, e.down) * taps_of(spec, e.across),
+            .advance = e.down ? static_cast<int>(e.down->pixel) : 1,
+            .all_units = spec.extent[e.channel],
+            .least_units = 0,
+            .images = elements(spec.extent, c.first_k(),
+                               spec.extent.size() - static_cast<int>(dims.size())),
+            .batches = elements(spec.extent, 0, e.channel),
+            .channel_bytes = 0};
+  const Access& dy = other.access;
+  if (dy.stride[line.pixel_index] != 1 ||
+      (e.down && p.down > 1 && dy.stride[e.down->pixel_index] != p.across))
+    return {};
+  const std::int64_t plane = static_cast<std::int64_t>(p.down) * p.across;
+  e.planes->pixels = line.extent * (e.down ? e.down->extent : 1);
+  const std::int64_t of_image = channels_of_pieces(spec, image, e.image.offset, e.channel, walked,
+                                                   e.planes->pixels),
+                     of_gradient =
+                         channels_of_pieces(spec, other, dy.offset, e.channel, pixels, plane);
+  if (of_image == 0 || of_gradient == 0 ||
+      p.images * p.batches * static_cast<double>(p.all_units * plane) == 0)
+    return {};
+  const bool narrow = p.across * info(other.type).bytes % kWellMoved != 0 ||
+                      line.extent * info(image.type).bytes % kWellMoved != 0,
+             small = p.across <= kMostResults && line.extent <= kMostPixels;
+  if (device.depthwise != "planes" && !(narrow && small && memory >= kWorth)) return {};
+  p.least_units = std::lcm(of_image, of_gradient);
+  p.channel_bytes = static_cast<double>(e.planes->pixels * info(image.type).bytes) +
+                    static_cast<double>(plane * info(other.type).bytes);
+
+  std::optional<double> least;
+  DepthwiseConfig best;
+  const auto consider = [&](const Part& part, std::int64_t units, int together, int stages) {
+    const double items =
+        static_cast<double>(units) * together * part.parts_across * part.parts_down;
+    if (items > kMostThreads) return;
+    e.columns = part.columns;
+    e.run = part.run;
+    e.threads = static_cast<int>((items + 31) / 32) * 32;
+    e.planes->units = static_cast<int>(units);
+    e.planes->images = together;
+    e.planes->stages = stages;
+    const double shared = shared_of(e, p),
+                 grid = std::ceil(static_cast<double>(p.all_units) / static_cast<double>(units)) *
+                        p.batches;
+    if (shared > device.shared_per_cta || grid >= 0x1p31) return;
+    e.grid = clamp_grid(grid);
+    e.shared_bytes = static_cast<std::uint32_t>(shared);
+    const double us = estimate(e, p, part, memory, device);
+    if (least && *least <= us) return;
+    least = us;
+    best = e;
+  };
+  std::vector<std::int64_t> widths{p.all_units};
+  for (std::int64_t units = p.least_units; units < p.all_units; units *= 2) widths.push_back(units);
+  // Lines in as few parts as are narrow, or whole; in whole packs.
+  std::vector<int> columns;
+  const int few_parts = (p.across + kFewColumns - 1) / kFewColumns;
+  for (const int n : {few_parts, 1})
+    for (const int pack : {1, 2, 4, 8})
+      if (const int wide = ((p.across + n - 1) / n + pack - 1) / pack * pack;
+          wide <= kMostColumns && std::find(columns.begin(), columns.end(), wide) == columns.end())
+        columns.push_back(wide);
+  const int few = (p.down + kFewRows - 1) / kFewRows;
+  std::vector<int> cuts{few};
+  if (few > 1) cuts.push_back((few + 1) / 2);
+  if (few == 1 && p.down > 1) cuts.push_back(2);
+  for (const int wide : columns)
+    for (const int cut : cuts) {
+      const Part part = part_of_plane(spec, e, p, wide, (p.down + cut - 1) / cut);
+      if (part.registers > kMostRegisters || wide * p.taps > kMostUnrolled ||
+          p.advance * seen(spec, e.across, wide) > kMostUnrolled)
+        continue;
+      for (const std::int64_t units : widths)
+        for (int together = 1; together <= 16 && together <= p.images; together *= 2)
+          for (int stages = 1; stages <= 2; ++stages) consider(part, units, together, stages);
+    }
+  if (!least) return {};
+  best.microseconds = device.launch_microseconds + *least;
+  best.wide_index = needs_wide_index(spec);
+  return best;
+}
+
+}  // namespace sinter
