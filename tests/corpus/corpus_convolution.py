@@ -304,6 +304,27 @@ for name, x, w, more in [
                **{"groups": x[1], **more})
 
 
+# Channels first in groups of several channels, which are put together in memory for tensor cores.
+for name, x, w, more in [
+        ("of_4", [2, 32, 6, 7], [32, 4, 3, 3], {"groups": 8, "infinite": 97}),
+        ("16_to_8_stride_2", [2, 64, 9, 8], [32, 16, 3, 3], {"groups": 4, "stride": [2, 2], "io": "f16"})]:
+    directions("groups_of_lines_" + name, x, w, lay=image_of_lines, pre=[1, 1], post=[0, 1], **more)
+
+
+def groups_of_lines_bias():
+    g = Graph("convolution_groups_of_lines_bias", "bf16")
+    g.tensor("x", [3, 32, 7, 9])
+    g.tensor("w", [32, 8, 3, 3])
+    g.tensor("bias", [1, 32, 1, 1])
+    g.conv("x", "w", "c", pre_padding=[1, 1], post_padding=[1, 1], groups=4)
+    g.pointwise("add", "biased", "c", "bias")
+    g.pointwise("relu_fwd", "y", "biased")
+    g.output("y")
+
+
+groups_of_lines_bias()
+
+
 def depthwise_planes_epilogues():
     """Channels first: results that need numbers of their channel, and of their pixel, of their own size and not."""
     for name, io, dim, of_pixels, more in [

@@ -177,6 +177,13 @@ TEST_CASE("groups of 2, 4 and 8 channels have an engine of their own") {
       for (const Images& i : {f, d})
         CHECK((engines(*i.g) == Engines{"depthwise"}) == (stride == 1));
     }
+  // Which reads channels that lie together, and bf16.
+  const Dims small{64, 256, 28, 28}, w{256, 8, 3, 3};
+  Images first{.last = false}, bytes{.options = {.io = f8e4m3}};
+  for (const Images* i : {&first, &bytes})
+    i->output(conv_fprop(i->input("x", small), i->input("w", w), padded(1, 1, 32)), "y", small);
+  CHECK(engines(*first.g) == Engines{"pointwise", "depthwise", "pointwise"});
+  CHECK(engines(*bytes.g) == Engines{"pointwise", "pointwise", "depthwise"});
 }
 
 TEST_CASE("filter gradients of large depthwise convolutions run on tensor cores of sm_90a") {

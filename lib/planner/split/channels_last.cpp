@@ -1,8 +1,10 @@
 #include "planner/split/channels_last.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "plan/access.hpp"
+#include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/index_map.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
@@ -57,6 +59,48 @@ struct Copy {
     return at;
   }
 };
+
+// The image's channels behind its pixels, those of a group side by side, and how the product reads
+// it there.
+std::pair<Copy, Access> image_in_lines(const KernelSpec& given, const KernelPort& x,
+                                       const ConvolutionRoles& roles,
+                                       const std::vector<ImageDim>& dims, int image_index,
+                                       const std::vector<int>& groups, std::int64_t unit) {
+  const int rank = given.extent.size(), channel = roles.channels.back();
+  Copy copy{unit};
+  const int images =
+      image_index < 0 ? -1 : copy.add(given.extent[image_index], x.access.stride[image_index]);
+  for (const ImageDim& d : dims) copy.add(d.extent, d.stride);
+  for (int i : groups) copy.add(given.extent[i], x.access.stride[i]);
+  for (int i : roles.channels)
+    if (i != channel) copy.add(given.extent[i], x.access.stride[i]);
+  copy.add_padded(given.extent[channel], x.access.stride[channel]);
+  const Dims packed = packed_strides(copy.extent);
+  Access access;
+  access.stride = Dims::filled(rank, 0);
+  int at = 0;
+  if (images >= 0) access.stride[image_index] = packed[at++];
+  for (const ImageDim& d : dims) {
+    const std::int64_t step = packed[at++];
+    if (x.access.stride[d.pixel_index] != 0) {  // no window bounds it
+      access.stride[d.pixel_index] = d.pixel * step;
+      if (d.tap_index >= 0) access.stride[d.tap_index] = d.tap * step;
+      access.offset += d.base * step;
+      continue;
+    }
+    Window w{.coefficient = Dims::filled(rank, 0),
+             .base = d.base,
+             .divisor = d.divisor,
+             .extent = d.extent,
+             .stride = step};
+    w.coefficient[d.pixel_index] = d.pixel;
+    if (d.tap_index >= 0) w.coefficient[d.tap_index] = d.tap;
+    access.windows.push_back(std::move(w));
+  }
+  for (int i : groups) access.stride[i] = packed[at++];
+  for (int i : roles.channels) access.stride[i] = i == channel ? 1 : packed[at++];
+  return {std::move(copy), std::move(access)};
+}
 
 bool lies_in_lines(const Access& a, int fastest, const std::vector<int>& others,
                    std::int64_t unit) {
@@ -113,38 +157,7 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temp
   for (int i : groups) in_lines &= x->access.stride[i] % unit == 0;
   if (image_index >= 0) in_lines &= x->access.stride[image_index] % unit == 0;
   if (!in_lines) {
-    Copy copy{unit};
-    const int images =
-        image_index < 0 ? -1 : copy.add(given.extent[image_index], x->access.stride[image_index]);
-    for (const ImageDim& d : *dims) copy.add(d.extent, d.stride);
-    for (int i : groups) copy.add(given.extent[i], x->access.stride[i]);
-    for (int i : roles->channels)
-      if (i != channel) copy.add(given.extent[i], x->access.stride[i]);
-    copy.add_padded(given.extent[channel], x->access.stride[channel]);
-    const Dims packed = packed_strides(copy.extent);
-    Access access;
-    access.stride = Dims::filled(rank, 0);
-    int at = 0;
-    if (images >= 0) access.stride[image_index] = packed[at++];
-    for (const ImageDim& d : *dims) {
-      const std::int64_t step = packed[at++];
-      if (x->access.stride[d.pixel_index] != 0) {  // no window bounds it
-        access.stride[d.pixel_index] = d.pixel * step;
-        if (d.tap_index >= 0) access.stride[d.tap_index] = d.tap * step;
-        access.offset += d.base * step;
-        continue;
-      }
-      Window w{.coefficient = Dims::filled(rank, 0),
-               .base = d.base,
-               .divisor = d.divisor,
-               .extent = d.extent,
-               .stride = step};
-      w.coefficient[d.pixel_index] = d.pixel;
-      if (d.tap_index >= 0) w.coefficient[d.tap_index] = d.tap;
-      access.windows.push_back(std::move(w));
-    }
-    for (int i : groups) access.stride[i] = packed[at++];
-    for (int i : roles->channels) access.stride[i] = i == channel ? 1 : packed[at++];
+    auto [copy, access] = image_in_lines(given, *x, *roles, *dims, image_index, groups, unit);
     KernelPort shifted = *x;
     shifted.access.offset += offset;
     kernels.push_back(write(image, shifted, std::move(copy), std::move(access)));
@@ -178,6 +191,98 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temp
   drop_unused(spec);
   simplify_domain(spec);
   kernels.push_back(std::move(spec));
+  return kernels;
+}
+
+std::vector<KernelSpec> groups_last(const KernelSpec& given, Temporaries& temporaries) {
+  const ContractionSpec* const old = given.as_contraction();
+  if (!old || !is_plain_product(*old) || old->batch != 1 || !given.columns.empty() ||
+      reads_joined_indices(given) || names_numbers(given))
+    return {};
+  const bool gradient = old->k_indices.front() == KIndex::pixels;
+  const KernelPort *const x = loaded_alone(given, gradient ? old->b() : old->a()),
+                          *const y = loaded_alone(given, gradient ? old->a() : old->b());
+  if (!x || !y || x->type != y->type || !y->access.windows.empty() || !x->access.via.empty() ||
+      !y->access.via.empty())
+    return {};
+  const auto roles = roles_of(given, x->access);
+  constexpr int kGroup = 0;
+  if (!roles || roles->channels.size() != 1 || roles->side.size() != 1 ||
+      !moves_along(x->access, kGroup) || !moves_along(y->access, kGroup))
+    return {};
+  int image_index = -1;
+  std::int64_t offset = 0;
+  const auto dims = image_dims(given, *roles, x->access, image_index, offset);
+  const int rank = given.extent.size(), channel = roles->channels.front(),
+            side = roles->side.front();
+  const std::int64_t unit = kUnitBytes / info(x->type).bytes, groups = given.extent[kGroup];
+  // Channels that are the fastest already are for others.
+  if (!dims || x->access.stride[channel] == 1 || groups * given.extent[channel] % unit != 0 ||
+      groups * given.extent[side] % unit != 0)
+    return {};
+  for (const ImageDim& d : *dims)
+    if (!d.parts.empty()) return {};
+  KernelSpec spec = given;
+  ContractionSpec& c = spec.contraction();
+  std::vector<KernelSpec> kernels;
+  const auto write = [&](ProductOperand& operand, KernelPort load, const Dims& extent, Access read,
+                         Access access) {
+    KernelPort written;
+    read.offset = load.access.offset;
+    load.access = std::move(read);
+    kernels.push_back(
+        copy_kernel(given, load, extent, load.name + "_channels_last", temporaries, written));
+    read_instead(spec, operand, written, std::move(access));
+  };
+  KernelPort shifted = *x;
+  shifted.access.offset += offset;
+  auto [copy, access] = image_in_lines(given, *x, *roles, *dims, image_index, {kGroup}, 1);
+  write(gradient ? c.b() : c.a(), shifted, copy.extent, std::move(copy.read), std::move(access));
+
+  // Pixels, groups, filters.
+  std::vector<int> order = roles->pixels;
+  order.push_back(kGroup);
+  order.push_back(side);
+  Dims size;
+  for (int i : order) size.push_back(given.extent[i]);
+  if (gradient) {
+    Access read;
+    for (int i : order) read.stride.push_back(y->access.stride[i]);
+    write(c.a(), *y, size, std::move(read), packed_in_order(rank, order, size));
+    drop_unused(spec);
+    simplify_domain(spec);
+    kernels.push_back(std::move(spec));
+    return kernels;
+  }
+
+  // Sums, which a last kernel brings to where results lie; rounded where that is all it does.
+  const Statement acc = given.body.statements.front();
+  DataType type = DataType::f32;
+  if (given.body.statements.size() == 2 && given.body.statements.back().args.front() == 0)
+    type = given.ports[static_cast<std::size_t>(given.body.statements.back().port)].type;
+  if (type != DataType::bf16 && type != DataType::f16) type = DataType::f32;
+  const Access packed = packed_in_order(rank, order, size);
+  KernelPort sums = temporaries.add(acc.label + "_channels_last", type, size, packed);
+  KernelSpec last = given;
+  last.family = PointwiseSpec{};
+  const int results = old->first_k();
+  last.extent = part_of(given.extent, 0, results);
+  for (KernelPort& p : last.ports) {
+    p.access.stride = part_of(p.access.stride, 0, results);
+    for (Window& w : p.access.windows) w.coefficient = part_of(w.coefficient, 0, results);
+  }
+  Access read;
+  read.stride = part_of(packed.stride, 0, results);
+  load_sum(last, read_back(sums, read));
+  Statement store = statement(StatementKind::store, DataType::f32, "");
+  store.args = {0};
+  store.port = static_cast<int>(spec.ports.size());
+  spec.ports.push_back(std::move(sums));
+  spec.body.statements = {acc, store};
+  drop_unused(spec);
+  simplify_domain(spec);
+  kernels.push_back(std::move(spec));
+  kernels.push_back(std::move(last));
   return kernels;
 }
 

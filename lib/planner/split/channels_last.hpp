@@ -10,4 +10,10 @@ namespace sinter {
 // convolution, or nothing would lie otherwise.
 std::vector<KernelSpec> channels_last(const KernelSpec& contraction, Temporaries& temporaries);
 
+// Of convolutions in groups of several channels, 16 bits, that do not lie together: pixels (of a
+// filter's gradient those of both operands) are copied with all channels together, as engines of
+// narrow groups and joined groups (block_diagonal.hpp) read them; sums are written so, and brought
+// to where results lie by a kernel that computes what comes behind.
+std::vector<KernelSpec> groups_last(const KernelSpec& contraction, Temporaries& temporaries);
+
 }  // namespace sinter

@@ -163,8 +163,26 @@ struct Rearrangement {
   bool always = true;  // else only of those that the engine of warpgroups does not run as they are
   int ways = 1;        // of which the fastest counts
   bool matmuls = false;
-  double of_mma = 1;  // what the mma engine takes of its estimate, as measured for these
+  double of_mma = 1;    // what the mma engine takes of its estimate, as measured for these
+  bool narrow = false;  // the engines of narrow groups will do, too
 };
+
+// With channels together groups are joined, or have engines of their own. A filter is joined in a
+// kernel in front of the product, the diagonal of a gradient taken in one behind it.
+std::vector<KernelSpec> groups_together(const KernelSpec& spec, int way, Temporaries& temporaries) {
+  std::vector<KernelSpec> kernels = groups_last(spec, temporaries);
+  if (way == 0 || kernels.empty()) return kernels;
+  const auto product = std::find_if(kernels.begin(), kernels.end(), [](const KernelSpec& kernel) {
+    return kernel.as_contraction() != nullptr;
+  });
+  std::vector<KernelSpec> joined = block_diagonal(*product, temporaries);
+  if (joined.empty()) return {};
+  const auto at = kernels.erase(product);
+  kernels.insert(at, std::make_move_iterator(joined.begin()),
+                 std::make_move_iterator(joined.end()));
+  return kernels;
+}
+
 constexpr Rearrangement kRearrangements[] = {
     {[](const KernelSpec& spec, int way, Temporaries&) { return empty_phases(spec, way); },
      "pixels without products are computed from zeros apart", true, kEmptyPhasesWays},
@@ -174,6 +192,8 @@ constexpr Rearrangement kRearrangements[] = {
      kSpaceToDepthWays},
     {[](const KernelSpec& spec, int, Temporaries& t) { return block_diagonal(spec, t); },
      "its groups are joined, with zeros between them in the filter"},
+    {groups_together, "its groups' channels are put together in memory first", false, 2, false, 1,
+     true},
     {[](const KernelSpec& spec, int, Temporaries& t) { return channels_last(spec, t); },
      "its channels are put together in memory first", false, 1, false, kOfMma},
     {images_last, "its images are put together in memory first, pixel by pixel", false,
@@ -204,12 +224,12 @@ void say_why(const std::vector<KernelSpec>& kernels, std::string_view why, doubl
   }
 }
 
-// Convolutions of 8-bit floats that are faster as those of bf16, on the engines of depthwise ones.
-// Empty where they are faster as they are, unless `anyway`.
+// Convolutions of 8-bit floats that are faster as those of bf16, on the engines of depthwise ones
+// and of narrow groups. Empty where they are faster as they are, unless `anyway`.
 std::vector<KernelSpec> widened_if_faster(const KernelSpec& spec, const ScheduledKernel& as_it_is,
                                           const FusionState& state, bool anyway,
                                           Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  if (!as_it_is.depthwise() || !state.device().depthwise.empty()) return {};
+  if (as_it_is.wgmma() || !state.device().depthwise.empty()) return {};
   Temporaries tried = temporaries;
   std::vector<KernelSpec> kernels = widened(spec, tried);
   if (kernels.empty() || !schedule_kernel(kernels.back(), state.context()).depthwise()) return {};
@@ -242,6 +262,10 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   const auto by_wgmma = [&](const KernelSpec& kernel) {
     return schedule_kernel(kernel, state.context()).wgmma() != nullptr;
   };
+  const auto by_groups = [&](const KernelSpec& kernel) {
+    const ScheduledKernel k = schedule_kernel(kernel, state.context());
+    return k.depthwise() && k.depthwise()->groups;
+  };
   const bool by_mma = !matmul && as_it_is.mma() && !as_it_is.mma()->ordinary_cores();
   std::optional<double> whole;
   for (const Rearrangement& r : kRearrangements) {
@@ -252,7 +276,9 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
     for (int way = 0; way < r.ways; ++way) {
       Temporaries with = temporaries;
       std::vector<KernelSpec> made = r.make(spec, way, with);
-      if (made.empty() || !by_wgmma(*product_of(made))) continue;
+      if (made.empty() ||
+          !(by_wgmma(*product_of(made)) || (r.narrow && by_groups(*product_of(made)))))
+        continue;
       const double takes = microseconds_of(made, state);
       if (!kernels.empty() && takes >= us && !last) continue;
       us = takes;
