@@ -203,6 +203,11 @@ TEST_CASE("filter gradients of large depthwise convolutions run on tensor cores 
     CHECK_FALSE(on_tensor_cores(io, 7, "sm_80"));
   }
   CHECK_FALSE(on_tensor_cores(f32, 7, "sm_90a"));
+  Images first{.last = false};
+  const Dims x{64, 384, 28, 28}, w{384, 1, 7, 7};
+  first.output(conv_wgrad(first.input("dy", x), first.input("x", x), w, padded(3, 1, 384)), "dw",
+               w);
+  CHECK(engines(*first.g) == Engines{"pointwise", "pointwise", "depthwise", "rowwise"});
 }
 
 TEST_CASE("depthwise convolutions of small filters take pixels from boxes on sm_90a") {

@@ -286,4 +286,56 @@ std::vector<KernelSpec> groups_last(const KernelSpec& given, Temporaries& tempor
   return kernels;
 }
 
+std::vector<KernelSpec> depthwise_last(const KernelSpec& given, Temporaries& temporaries) {
+  const ContractionSpec* const c = given.as_contraction();
+  if (!c || !is_plain_product(*c) || c->batch != 1 || c->m != 0 || c->k() == 0 ||
+      !given.columns.empty() || reads_joined_indices(given) ||
+      std::any_of(c->k_indices.begin(), c->k_indices.end(),
+                  [](KIndex what) { return what != KIndex::pixels; }))
+    return {};
+  const KernelPort *const x = loaded_alone(given, c->b()), *const dy = loaded_alone(given, c->a());
+  constexpr int kChannel = 0;
+  if (!x || !dy || x->type != dy->type || !dy->access.windows.empty() || !x->access.via.empty() ||
+      !dy->access.via.empty() || x->access.stride[kChannel] == 1 ||
+      !moves_along(x->access, kChannel) || !moves_along(dy->access, kChannel))
+    return {};
+  ConvolutionRoles roles;
+  roles.pixels_in_k = true;
+  roles.channels = {kChannel};
+  for (int i = c->first_n(); i < c->first_k(); ++i) roles.taps.push_back(i);
+  for (int i = c->first_k(); i < given.extent.size(); ++i) roles.pixels.push_back(i);
+  int image_index = -1;
+  std::int64_t offset = 0;
+  const auto dims = image_dims(given, roles, x->access, image_index, offset);
+  if (!dims || given.extent[kChannel] % (kUnitBytes / info(x->type).bytes) != 0) return {};
+  for (const ImageDim& d : *dims)
+    if (!d.parts.empty()) return {};
+  KernelSpec spec = given;
+  std::vector<KernelSpec> kernels;
+  KernelPort load = *x, written;
+  auto [copy, access] = image_in_lines(given, *x, roles, *dims, image_index, {}, 1);
+  copy.read.offset = x->access.offset + offset;
+  load.access = std::move(copy.read);
+  kernels.push_back(
+      copy_kernel(given, load, copy.extent, load.name + "_channels_last", temporaries, written));
+  read_instead(spec, spec.contraction().b(), written, std::move(access));
+  std::vector<int> order = roles.pixels;
+  order.push_back(kChannel);
+  Dims size;
+  load = *dy;
+  load.access.stride = {};
+  for (int i : order) {
+    size.push_back(given.extent[i]);
+    load.access.stride.push_back(dy->access.stride[i]);
+  }
+  kernels.push_back(
+      copy_kernel(given, load, size, load.name + "_channels_last", temporaries, written));
+  read_instead(spec, spec.contraction().a(), written,
+               packed_in_order(given.extent.size(), order, size));
+  drop_unused(spec);
+  simplify_domain(spec);
+  kernels.push_back(std::move(spec));
+  return kernels;
+}
+
 }  // namespace sinter

@@ -16,4 +16,7 @@ std::vector<KernelSpec> channels_last(const KernelSpec& contraction, Temporaries
 // to where results lie by a kernel that computes what comes behind.
 std::vector<KernelSpec> groups_last(const KernelSpec& contraction, Temporaries& temporaries);
 
+// The same of both operands of a depthwise filter gradient.
+std::vector<KernelSpec> depthwise_last(const KernelSpec& contraction, Temporaries& temporaries);
+
 }  // namespace sinter

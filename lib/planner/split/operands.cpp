@@ -224,20 +224,20 @@ void say_why(const std::vector<KernelSpec>& kernels, std::string_view why, doubl
   }
 }
 
-// Convolutions of 8-bit floats that are faster as those of bf16, on the engines of depthwise ones
-// and of narrow groups. Empty where they are faster as they are, unless `anyway`.
-std::vector<KernelSpec> widened_if_faster(const KernelSpec& spec, const ScheduledKernel& as_it_is,
-                                          const FusionState& state, bool anyway,
-                                          Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  if (as_it_is.wgmma() || !state.device().depthwise.empty()) return {};
+// Convolutions whose engines are those of depthwise ones and of narrow groups, and which these run
+// faster once `make` has written their operands otherwise. Empty where they are faster as they are,
+// unless `anyway`.
+std::vector<KernelSpec> if_faster(std::vector<KernelSpec> (*make)(const KernelSpec&, Temporaries&),
+                                  std::string_view why, const KernelSpec& spec,
+                                  const FusionState& state, bool anyway, Temporaries& temporaries,
+                                  std::vector<PlanCut>& cuts) {
   Temporaries tried = temporaries;
-  std::vector<KernelSpec> kernels = widened(spec, tried);
+  std::vector<KernelSpec> kernels = make(spec, tried);
   if (kernels.empty() || !schedule_kernel(kernels.back(), state.context()).depthwise()) return {};
   const double us = microseconds_of(kernels, state),
                whole = choose_depth_parts(spec, state.context()).microseconds;
   if (us >= whole && !anyway) return {};
-  say_why(kernels, "its 8-bit factors are written as bf16 first, which tensor cores multiply", us,
-          whole, state, cuts);
+  say_why(kernels, why, us, whole, state, cuts);
   temporaries = std::move(tried);
   return kernels;
 }
@@ -253,9 +253,17 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   const Node& node = state.node(contraction_of(state, spec));
   const bool matmul = is_matmul(node.op);
   const ScheduledKernel as_it_is = schedule_kernel(spec, state.context());
-  if (auto kernels = widened_if_faster(spec, as_it_is, state, anyway, temporaries, cuts);
-      !kernels.empty())
-    return kernels;
+  if (!as_it_is.wgmma() && state.device().depthwise.empty()) {
+    if (auto kernels = if_faster(
+            widened, "its 8-bit factors are written as bf16 first, which tensor cores multiply",
+            spec, state, anyway, temporaries, cuts);
+        !kernels.empty())
+      return kernels;
+    if (auto kernels = if_faster(depthwise_last, "its channels are put together in memory first",
+                                 spec, state, anyway, temporaries, cuts);
+        !kernels.empty())
+      return kernels;
+  }
   if (!matmul && plan_depthwise(spec, state.device())) return {};
   // Asked for by a test.
   if (state.device().depthwise == "mma" && plan_narrow_groups(spec, state.device())) return {};
