@@ -304,6 +304,8 @@ for name, x, w, more in [
                **{"groups": x[1], **more})
 
 
+# 1 x 1 with a stride, channels first: put together in memory, pixels that have no products apart.
+directions("1x1_stride_2_lines", [2, 24, 7, 9], [40, 24, 1, 1], stride=[2, 2], lay=image_of_lines)
 # Channels first in groups of several channels, which are put together in memory for tensor cores.
 for name, x, w, more in [
         ("of_4", [2, 32, 6, 7], [32, 4, 3, 3], {"groups": 8, "infinite": 97}),

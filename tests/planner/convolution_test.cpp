@@ -368,11 +368,13 @@ TEST_CASE("pixels without products of a strided 1 x 1 data gradient are kernels 
   CHECK(planned(*i.g).kernels[0].extent.back() == 512);
   // Or, where launches count, stored beside those that have products.
   const Dims small{16, 1024, 14, 14};
-  Images s;
-  s.output(conv_dgrad(s.input("dy", {16, 2048, 7, 7}), s.input("w", {2048, 1024, 1, 1}), small,
-                      padded(0, 2)),
-           "dx", small);
+  Images s, lines{.last = false};
+  for (const Images* p : {&s, &lines})
+    p->output(conv_dgrad(p->input("dy", {16, 2048, 7, 7}), p->input("w", {2048, 1024, 1, 1}), small,
+                         padded(0, 2)),
+              "dx", small);
   CHECK(engines(*s.g) == Engines{"wgmma"});
+  CHECK(engines(*lines.g) == Engines{"pointwise", "wgmma"});
 }
 
 TEST_CASE("operands that TMA cannot walk over are copied, of a chain only at its ends") {

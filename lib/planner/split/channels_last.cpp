@@ -30,7 +30,7 @@ std::optional<ConvolutionRoles> roles_of(const KernelSpec& spec, const Access& i
                                  [&](const Window& w) { return w.coefficient[i] != 0; });
     (!r.pixels_in_k ? r.side : tap ? r.taps : r.channels).push_back(i);
   }
-  if (r.taps.empty() || r.channels.empty() || r.pixels.empty() || r.side.empty()) return {};
+  if (r.channels.empty() || r.pixels.empty() || r.side.empty()) return {};
   return r;
 }
 

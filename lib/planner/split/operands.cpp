@@ -167,20 +167,39 @@ struct Rearrangement {
   bool narrow = false;  // the engines of narrow groups will do, too
 };
 
+std::vector<KernelSpec>::const_iterator product_in(const std::vector<KernelSpec>& kernels) {
+  return std::find_if(kernels.begin(), kernels.end(),
+                      [](const KernelSpec& kernel) { return kernel.as_contraction() != nullptr; });
+}
+const KernelSpec& product_of(const std::vector<KernelSpec>& kernels) {
+  return *product_in(kernels);
+}
+// With others in place of the product; empty where there are none.
+std::vector<KernelSpec> with_product(std::vector<KernelSpec> kernels,
+                                     std::vector<KernelSpec> products) {
+  if (products.empty()) return {};
+  kernels.insert(kernels.erase(product_in(kernels)), std::make_move_iterator(products.begin()),
+                 std::make_move_iterator(products.end()));
+  return kernels;
+}
+
 // With channels together groups are joined, or have engines of their own. A filter is joined in a
 // kernel in front of the product, the diagonal of a gradient taken in one behind it.
 std::vector<KernelSpec> groups_together(const KernelSpec& spec, int way, Temporaries& temporaries) {
   std::vector<KernelSpec> kernels = groups_last(spec, temporaries);
   if (way == 0 || kernels.empty()) return kernels;
-  const auto product = std::find_if(kernels.begin(), kernels.end(), [](const KernelSpec& kernel) {
-    return kernel.as_contraction() != nullptr;
-  });
-  std::vector<KernelSpec> joined = block_diagonal(*product, temporaries);
-  if (joined.empty()) return {};
-  const auto at = kernels.erase(product);
-  kernels.insert(at, std::make_move_iterator(joined.begin()),
-                 std::make_move_iterator(joined.end()));
-  return kernels;
+  std::vector<KernelSpec> joined = block_diagonal(product_of(kernels), temporaries);
+  return with_product(std::move(kernels), std::move(joined));
+}
+
+// The last ways: besides, pixels without products are computed apart.
+constexpr int kChannelsTogetherWays = 1 + kEmptyPhasesWays;
+std::vector<KernelSpec> channels_together(const KernelSpec& spec, int way,
+                                          Temporaries& temporaries) {
+  std::vector<KernelSpec> kernels = channels_last(spec, temporaries);
+  if (way == 0 || kernels.empty()) return kernels;
+  std::vector<KernelSpec> apart = empty_phases(product_of(kernels), way - 1);
+  return with_product(std::move(kernels), std::move(apart));
 }
 
 constexpr Rearrangement kRearrangements[] = {
@@ -194,27 +213,22 @@ constexpr Rearrangement kRearrangements[] = {
      "its groups are joined, with zeros between them in the filter"},
     {groups_together, "its groups' channels are put together in memory first", false, 2, false, 1,
      true},
-    {[](const KernelSpec& spec, int, Temporaries& t) { return channels_last(spec, t); },
-     "its channels are put together in memory first", false, 1, false, kOfMma},
+    {channels_together, "its channels are put together in memory first", false,
+     kChannelsTogetherWays, false, kOfMma},
     {images_last, "its images are put together in memory first, pixel by pixel", false,
      kImagesLastWays},
     {[](const KernelSpec& spec, int, Temporaries& t) { return bf16_parts(spec, t); },
      "its factors become sums of bf16 numbers first, whose products tensor cores add up as exactly",
      false, 1, true}};
 
-std::vector<KernelSpec>::const_iterator product_of(const std::vector<KernelSpec>& kernels) {
-  return std::find_if(kernels.begin(), kernels.end(),
-                      [](const KernelSpec& kernel) { return kernel.as_contraction() != nullptr; });
-}
-
 void say_why(const std::vector<KernelSpec>& kernels, std::string_view why, double us, double whole,
              const FusionState& state, std::vector<PlanCut>& cuts) {
   for (const KernelSpec& kernel : kernels) {
-    if (&kernel == &*product_of(kernels)) continue;
+    if (&kernel == &product_of(kernels)) continue;
     const auto written = std::find_if(kernel.ports.begin(), kernel.ports.end(),
                                       [](const KernelPort& p) { return p.written; });
     cuts.push_back({"contraction",
-                    state.graph().label(state.node(contraction_of(state, *product_of(kernels)))),
+                    state.graph().label(state.node(contraction_of(state, product_of(kernels)))),
                     written->name,
                     fmt::format("{}, for {}'s fastest engine: about {:.1f} us in all, {:.1f} us "
                                 "as it is",
@@ -285,7 +299,7 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
       Temporaries with = temporaries;
       std::vector<KernelSpec> made = r.make(spec, way, with);
       if (made.empty() ||
-          !(by_wgmma(*product_of(made)) || (r.narrow && by_groups(*product_of(made)))))
+          !(by_wgmma(product_of(made)) || (r.narrow && by_groups(product_of(made)))))
         continue;
       const double takes = microseconds_of(made, state);
       if (!kernels.empty() && takes >= us && !last) continue;
@@ -295,8 +309,8 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
     }
     if (kernels.empty()) continue;
     if (!whole) whole = choose_depth_parts(spec, state.context()).microseconds;
-    const bool leaves_mma = by_mma && r.of_mma > 1 &&
-                            choose_depth_parts(*product_of(kernels), state.context()).by_wgmma;
+    const bool leaves_mma =
+        by_mma && r.of_mma > 1 && choose_depth_parts(product_of(kernels), state.context()).by_wgmma;
     if (us >= *whole * (leaves_mma ? r.of_mma : 1) && !anyway) continue;
     say_why(kernels, r.why, us, *whole, state, cuts);
     temporaries = std::move(tried);
