@@ -155,6 +155,10 @@ bool reads_input(const KernelSpec& kernel, const FusionState& state) {
 // take 37 and 15.)
 constexpr double kOfMma = 1.25;
 
+// Copies of groups must promise so much. (64 x 128 x 56 x 56, groups of 4 on an H100: 97 us on
+// ordinary cores, 113 with copies where 111 and 101 were reckoned.)
+constexpr double kOfGroups = 0.8;
+
 // A way in which a convolution, or a matmul, becomes several kernels, one of which multiplies;
 // `why`: what the others are there for.
 struct Rearrangement {
@@ -192,16 +196,6 @@ std::vector<KernelSpec> groups_together(const KernelSpec& spec, int way, Tempora
   return with_product(std::move(kernels), std::move(joined));
 }
 
-// The last ways: besides, pixels without products are computed apart.
-constexpr int kChannelsTogetherWays = 1 + kEmptyPhasesWays;
-std::vector<KernelSpec> channels_together(const KernelSpec& spec, int way,
-                                          Temporaries& temporaries) {
-  std::vector<KernelSpec> kernels = channels_last(spec, temporaries);
-  if (way == 0 || kernels.empty()) return kernels;
-  std::vector<KernelSpec> apart = empty_phases(product_of(kernels), way - 1);
-  return with_product(std::move(kernels), std::move(apart));
-}
-
 constexpr Rearrangement kRearrangements[] = {
     {[](const KernelSpec& spec, int way, Temporaries&) { return empty_phases(spec, way); },
      "pixels without products are computed from zeros apart", true, kEmptyPhasesWays},
@@ -213,8 +207,8 @@ constexpr Rearrangement kRearrangements[] = {
      "its groups are joined, with zeros between them in the filter"},
     {groups_together, "its groups' channels are put together in memory first", false, 2, false, 1,
      true},
-    {channels_together, "its channels are put together in memory first", false,
-     kChannelsTogetherWays, false, kOfMma},
+    {[](const KernelSpec& spec, int, Temporaries& t) { return channels_last(spec, t); },
+     "its channels are put together in memory first", false, 1, false, kOfMma},
     {images_last, "its images are put together in memory first, pixel by pixel", false,
      kImagesLastWays},
     {[](const KernelSpec& spec, int, Temporaries& t) { return bf16_parts(spec, t); },
@@ -273,8 +267,14 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
             spec, state, anyway, temporaries, cuts);
         !kernels.empty())
       return kernels;
-    if (auto kernels = if_faster(depthwise_last, "its channels are put together in memory first",
-                                 spec, state, anyway, temporaries, cuts);
+    // Of larger images the estimates of loads are too long. (7 x 7 on an H100: 64 x 768 x 14 x 14
+    // 73 us by loads, 51 so; 64 x 384 x 28 x 28 72 and 94, 64 x 96 x 56 x 56 77 and 103.)
+    const bool small = as_it_is.depthwise() && as_it_is.depthwise()->planes;
+    if (auto kernels =
+            !small && !anyway
+                ? std::vector<KernelSpec>{}
+                : if_faster(depthwise_last, "its channels are put together in memory first", spec,
+                            state, anyway, temporaries, cuts);
         !kernels.empty())
       return kernels;
   }
@@ -311,7 +311,7 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
     if (!whole) whole = choose_depth_parts(spec, state.context()).microseconds;
     const bool leaves_mma =
         by_mma && r.of_mma > 1 && choose_depth_parts(product_of(kernels), state.context()).by_wgmma;
-    if (us >= *whole * (leaves_mma ? r.of_mma : 1) && !anyway) continue;
+    if (us >= *whole * (leaves_mma ? r.of_mma : r.narrow ? kOfGroups : 1) && !anyway) continue;
     say_why(kernels, r.why, us, *whole, state, cuts);
     temporaries = std::move(tried);
     return kernels;

@@ -115,7 +115,7 @@ double shared_of(const DepthwiseConfig& e, const Problem& p) {
 // Microseconds of a choice, without the launch.
 double estimate(const DepthwiseConfig& e, const Problem& p, const Part& part, double memory,
                 const DeviceModel& device) {
-  constexpr double kIssued = 2.2, kAlone = 0.4, kWait = 1600, kWaitAhead = 400, kBegin = 3000,
+  constexpr double kIssued = 2.2, kAlone = 0.25, kWait = 1600, kWaitAhead = 400, kBegin = 3000,
                    kCopy = 6, kImage = 40, kStore = 40, kMany = 4;
   const DepthwisePlanes& t = *e.planes;
   const double warps = e.threads / 32.0, shared = e.shared_bytes,
