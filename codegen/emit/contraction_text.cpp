@@ -52,6 +52,7 @@ std::string counted_products(const KernelSpec& spec, const WgmmaConfig* engine) 
   if (c.zero_dominates != ZeroOf::neither)
     return has_marked_zeros(c) ? "UnlessMarked" : "UnlessZero";
   if (!engine || !engine->window || engine->integers) return {};
+  if (sees_other_groups(*engine)) return "EveryProduct";
   const BoxedOperand& of = engine->a.of_result ? engine->a : engine->b;
   if (!of.of_result) return {};
   // Pixels of the result's gradient: dims of its map behind the channels, innermost first.

@@ -373,6 +373,17 @@ directions("groups_of_4", [2, 128, 15, 14], [128, 4, 3, 3], pre=[1, 1], groups=3
 directions("groups_of_16_stride_2", [3, 128, 15, 14], [256, 16, 3, 3], stride=[2, 2], pre=[1, 1],
            groups=8)
 directions("groups_of_24", [2, 72, 13, 12], [144, 24, 3, 3], groups=3)
+# Channels of a group that fill no lines: the rest of the last holds those of the next group, which
+# meets zeros past the filter. Phases, one dim, joined groups of such, a filter that lies otherwise, other types.
+directions("groups_of_56", [2, 168, 9, 11], [168, 56, 3, 3], pre=[1, 1], groups=3, which="fd")
+directions("groups_of_112_stride_2", [2, 224, 8, 9], [112, 112, 3, 3], stride=[2, 2], pre=[1, 1], groups=2, io="f16", which="fd")
+directions("groups_of_16_in_threes", [2, 144, 8, 9], [144, 16, 3, 3], pre=[1, 1], groups=9, which="fd")
+directions("groups_of_80_1d", [3, 160, 70], [96, 80, 5], pre=[2], groups=2, which="fd")
+directions("groups_of_40_tf32", [2, 120, 8, 9], [72, 40, 3, 3], pre=[1, 1], groups=3, io="f32", compute="tf32", which="fd")
+directions("groups_of_80_f8e4m3", [2, 160, 8, 9], [96, 80, 3, 3], pre=[1, 1], groups=2, io="f8e4m3", results="f32", which="f")
+for direction in "fd":
+    directions("infinite_groups_of_72_" + direction, [2, 144, 10, 12], [144, 72, 3, 3], groups=2, pre=[1, 1],
+               which=direction, infinite=1985)
 # Operands that TMA cannot walk over as they lie.
 directions("channels_first", [4, 64, 14, 13], [72, 64, 3, 3], pre=[1, 1], lay=image_of_lines)
 directions("channels_first_stride_2", [4, 40, 15, 13], [64, 40, 3, 3], stride=[2, 2], pre=[1, 1],

@@ -1,6 +1,7 @@
 // Products that are none, though tensor cores multiply them: of a zero that is zero also times an
-// infinite or NaN factor (masked probabilities), of zeros beside the taps of a copied filter, and
-// of zeros beside an image's results. The tensor cores make NaN of such a product, and of each sum
+// infinite or NaN factor (masked probabilities), of zeros beside the taps of a copied filter, of
+// zeros beside an image's results, and of zeros past a group's channels, which meet those of the
+// next group in the last line. The tensor cores make NaN of such a product, and of each sum
 // with one; a sum that is a number needs no second look. So the few sums that are NaN are taken
 // again from memory, without those products.
 #pragma once
@@ -10,14 +11,17 @@
 namespace sinter::contraction {
 
 // Which products count, by where they stand and by the first factor.
-struct UnlessZero {
+struct EveryProduct {
   template <class P, class Coord>
   static SINTER_DEVICE bool exists(const Coord&) {
     return true;
   }
+  static SINTER_DEVICE bool counts(float) { return true; }
+};
+struct UnlessZero : EveryProduct {
   static SINTER_DEVICE bool counts(float x) { return x != 0; }
 };
-struct UnlessMarked : UnlessZero {  // as negative zeros
+struct UnlessMarked : EveryProduct {  // as negative zeros
   static SINTER_DEVICE bool counts(float x) { return __float_as_uint(x) != 1u << 31; }
 };
 template <class... Bound>

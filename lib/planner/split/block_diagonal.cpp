@@ -1,6 +1,7 @@
 #include "planner/split/block_diagonal.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "plan/access.hpp"
 #include "planner/spec/body_copy.hpp"
@@ -51,21 +52,38 @@ std::optional<Groups> groups_of(const KernelSpec& spec) {
   return g;
 }
 
-// How many groups are joined; 1: none.
-std::int64_t joined_groups(std::int64_t groups, std::int64_t channels) {
+// How many groups are joined, so that their channels are whole lines; 1: none.
+std::int64_t groups_of_lines(std::int64_t groups, std::int64_t channels) {
   if (channels % kLine == 0) return 1;
   for (std::int64_t j = 2; j < groups; ++j)
     if (groups % j == 0 && j * channels % kLine == 0) return j;
   return groups * channels % kUnitChannels == 0 && groups * channels <= kMostJoined ? groups : 1;
 }
 
+// Or so that the least is multiplied where the next groups' channels fill up lines, as everything
+// but filters' gradients may have them (sees_other_groups()).
+std::int64_t groups_in_lines(std::int64_t groups, std::int64_t channels) {
+  std::int64_t best = 1;
+  double least = 0;
+  for (std::int64_t j = 1; j <= groups && j * channels <= kMostJoined; ++j) {
+    if (groups % j != 0 || j * channels % kUnit != 0) continue;
+    // Each result takes whole lines; columns below a line cost as much as one.
+    const double joined = static_cast<double>(j * channels) / kLine,
+                 cost = std::ceil(joined) * std::max(1.0, 1 / joined);
+    if (least == 0 || cost < least) best = j, least = cost;
+  }
+  return best;
+}
+
 }  // namespace
 
-std::vector<KernelSpec> block_diagonal(const KernelSpec& given, Temporaries& temporaries) {
+std::vector<KernelSpec> block_diagonal(const KernelSpec& given, int way, Temporaries& temporaries) {
   const auto found = groups_of(given);
   if (!found) return {};
-  const std::int64_t j = joined_groups(given.extent[found->index], found->channels);
-  if (j == 1) return {};
+  const std::int64_t groups = given.extent[found->index],
+                     of_lines = groups_of_lines(groups, found->channels),
+                     j = way == 0 ? of_lines : groups_in_lines(groups, found->channels);
+  if (j == 1 || (way > 0 && (found->gradient || j == of_lines))) return {};
   const ContractionSpec& old = given.contraction();
   const bool gradient = found->gradient;
 

@@ -12,7 +12,10 @@
 
 namespace sinter {
 
-// The kernels in place of the contraction, in order. Empty where it is no such convolution.
-std::vector<KernelSpec> block_diagonal(const KernelSpec& contraction, Temporaries& temporaries);
+// The kernels in place of the contraction, in order. Empty where it is no such convolution. `way`:
+// as many groups as are whole lines, or as few as are faster with lines that the next ones fill up.
+inline constexpr int kBlockDiagonalWays = 2;
+std::vector<KernelSpec> block_diagonal(const KernelSpec& contraction, int way,
+                                       Temporaries& temporaries);
 
 }  // namespace sinter

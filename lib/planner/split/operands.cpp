@@ -192,7 +192,7 @@ std::vector<KernelSpec> with_product(std::vector<KernelSpec> kernels,
 std::vector<KernelSpec> groups_together(const KernelSpec& spec, int way, Temporaries& temporaries) {
   std::vector<KernelSpec> kernels = groups_last(spec, temporaries);
   if (way == 0 || kernels.empty()) return kernels;
-  std::vector<KernelSpec> joined = block_diagonal(product_of(kernels), temporaries);
+  std::vector<KernelSpec> joined = block_diagonal(product_of(kernels), way - 1, temporaries);
   return with_product(std::move(kernels), std::move(joined));
 }
 
@@ -203,10 +203,10 @@ constexpr Rearrangement kRearrangements[] = {
      "it has taps of pixels that are joined, with zeros where there are none", true},
     {space_to_depth, "its few channels are joined with neighbouring pixels in memory first", true,
      kSpaceToDepthWays},
-    {[](const KernelSpec& spec, int, Temporaries& t) { return block_diagonal(spec, t); },
-     "its groups are joined, with zeros between them in the filter"},
-    {groups_together, "its groups' channels are put together in memory first", false, 2, false, 1,
-     true},
+    {block_diagonal, "its groups are joined, with zeros between them in the filter", true,
+     kBlockDiagonalWays},
+    {groups_together, "its groups' channels are put together in memory first", false,
+     1 + kBlockDiagonalWays, false, 1, true},
     {[](const KernelSpec& spec, int, Temporaries& t) { return channels_last(spec, t); },
      "its channels are put together in memory first", false, 1, false, kOfMma},
     {images_last, "its images are put together in memory first, pixel by pixel", false,

@@ -103,9 +103,8 @@ std::optional<BoxedOperand> image_operand(const ConvolutionOperand& of,
       o.image_steps.push_back({b, s / image_step});
       images += s / image_step * (spec.extent[b] - 1);
     } else if (s > 0 && s * bytes % 16 == 0) {
-      // Lines of channels end where the group's do, or all that is past them is masked.
-      const int line = kStageLine / bytes;
-      if (!r.pixels_in_k && count_of(spec, r.channels) % line != 0) return {};
+      // Past a group's channels a line holds those of the next one, which meet zeros of the filter
+      // (sees_other_groups()) or, of a filter's gradient, give columns that do not exist.
       o.channel_steps.push_back({b, s});
       channels += s * (spec.extent[b] - 1);
     } else {

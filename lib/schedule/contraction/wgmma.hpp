@@ -127,6 +127,13 @@ inline bool swaps_products(const WgmmaConfig& e) {
   return e.resident && e.taps_each == 0 && e.tile.swap_ab;
 }
 
+// Of a convolution in groups, lines of a group's channels whose rest holds those of the next one.
+inline bool sees_other_groups(const WgmmaConfig& e) {
+  return e.window && e.window->taps_of == ConvolutionWindow::Taps::k && !e.integers &&
+         (!e.a.channel_steps.empty() || !e.b.channel_steps.empty()) &&
+         e.window->channels % (kStageLine / e.operand_bytes) != 0;
+}
+
 // What a plan was chosen from. Planning compares plans by the dozen and wants no texts: only who
 // measures ranks the tiles and has hundreds of texts written.
 struct TileChoice {
