@@ -384,6 +384,12 @@ directions("groups_of_80_f8e4m3", [2, 160, 8, 9], [96, 80, 3, 3], pre=[1, 1], gr
 for direction in "fd":
     directions("infinite_groups_of_72_" + direction, [2, 144, 10, 12], [144, 72, 3, 3], groups=2, pre=[1, 1],
                which=direction, infinite=1985)
+# The same channels first: channels of all groups are put together before these are joined.
+directions("groups_of_4_channels_first", [2, 64, 9, 16], [64, 4, 3, 3], pre=[1, 1], groups=16, lay=image_of_lines)
+directions("groups_of_12_channels_first", [2, 48, 9, 7], [96, 12, 3, 3], pre=[1, 1], groups=4, io="f16", lay=image_of_lines)
+directions("groups_of_16_channels_first", [3, 144, 8, 9], [144, 16, 3, 3], pre=[1, 1], groups=9, lay=image_of_lines)
+directions("groups_of_32_channels_first", [2, 128, 9, 8], [128, 32, 3, 3], stride=[2, 2], pre=[1, 1], groups=4, lay=image_of_lines)
+directions("groups_of_56_channels_first", [2, 112, 8, 9], [168, 56, 3, 3], pre=[1, 1], groups=2, lay=image_of_lines)
 # Operands that TMA cannot walk over as they lie.
 directions("channels_first", [4, 64, 14, 13], [72, 64, 3, 3], pre=[1, 1], lay=image_of_lines)
 directions("channels_first_stride_2", [4, 40, 15, 13], [64, 40, 3, 3], stride=[2, 2], pre=[1, 1],

@@ -286,6 +286,19 @@ TEST_CASE("groups of few channels are joined, with zeros between them in the fil
   }
 }
 
+TEST_CASE("groups that fill no line run as they lie, channels first once they lie side by side") {
+  const auto forward = [](std::int64_t c, std::int64_t channels, bool last) {
+    Images i{.last = last};
+    const Dims x{64, c, 28, 28}, w{c, channels, 3, 3};
+    const Tensor y = conv_fprop(i.input("x", x), i.input("w", w), padded(1, 1, c / channels));
+    i.output(relu(y), "y", x);
+    return engines(*i.g);
+  };
+  CHECK(forward(224, 56, true) == Engines{"wgmma"});
+  CHECK(forward(432, 16, true) == Engines{"pointwise", "wgmma"});  // 27 groups in threes
+  CHECK(forward(512, 16, false) == Engines{"pointwise", "pointwise", "wgmma"});
+}
+
 // The product is the last kernel, before that which adds its parts.
 TEST_CASE("first layers multiply blocks of the image, their data gradients blocks of pixels") {
   const Dims x{256, 3, 224, 224}, w{64, 3, 7, 7}, y{256, 64, 112, 112};
