@@ -27,12 +27,9 @@ struct Shape {
   static constexpr Index extent_across = static_cast<Index>(Config::Extent::at(Config::across));
   static constexpr int matrices = Config::tile_through;
   static constexpr int through = matrices > 1 ? Config::through : 0;
-  static constexpr auto extent_through = number < matrices == 1 ||
-                                         Config::Extent::literals(through, 1) > ([] {
-                                           return matrices > 1 ? static_cast<Index>(
-                                                                     Config::Extent::at(through))
-                                                               : Index(1);
-                                         });
+  static constexpr bool known_through = matrices == 1 || Config::Extent::literals(through, 1);
+  static constexpr auto extent_through = number<known_through>(
+      [] { return matrices > 1 ? static_cast<Index>(Config::Extent::at(through)) : Index(1); });
   static constexpr bool even = [] {
     if constexpr (is_known(extent_through))
       return !Config::misaligned && extent_along % rows == 0 && extent_across % columns == 0 &&

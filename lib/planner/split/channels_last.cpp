@@ -196,10 +196,11 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temp
   return kernels;
 }
 
-std::vector<KernelSpec> groups_last(const KernelSpec& given, Temporaries& temporaries) {
+std::vector<KernelSpec> groups_last(const KernelSpec& given, bool results_too,
+                                    Temporaries& temporaries) {
   const ContractionSpec* const old = given.as_contraction();
-  if (!old || !is_plain_product(*old) || old->batch != 1 || !given.columns.empty() ||
-      reads_joined_indices(given) || names_numbers(given))
+  if (!old || !is_plain_product(*old) || old->batch != 1 || old->k() == 0 ||
+      !given.columns.empty() || reads_joined_indices(given) || names_numbers(given))
     return {};
   const bool gradient = old->k_indices.front() == KIndex::pixels;
   const KernelPort *const x = loaded_alone(given, gradient ? old->b() : old->a()),
@@ -251,6 +252,8 @@ std::vector<KernelSpec> groups_last(const KernelSpec& given, Temporaries& tempor
     Access read;
     for (int i : order) read.stride.push_back(y->access.stride[i]);
     write(c.a(), *y, size, std::move(read), packed_in_order(rank, order, size));
+  }
+  if (gradient || !results_too) {
     drop_unused(spec);
     simplify_domain(spec);
     kernels.push_back(std::move(spec));
