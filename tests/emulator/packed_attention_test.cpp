@@ -173,7 +173,7 @@ TEST_CASE("packed attention: the emulator finds what is left out") {
     std::string file, text, instead;
   } all[] = {
       {forward, "forward_store.cuh", "partial && row + 16 > row_end", "false"},
-      {forward, "forward_rows.cuh", "column = band.first_column + n", "column = n"},
+      {forward, "forward_rows.cuh", "return band.first_column + n", "return n"},
       {forward, "forward_producer.cuh", "first_key + n", "n"},
       {each, "backward.cuh", "lines < 64", "false"},
       {wide, "backward_wide.cuh", "lines < S::tile_k", "false"},

@@ -72,7 +72,7 @@ struct WeightsOfRows {
       softmax.weigh_divided(s, worth.powers_of_two());
     else
       softmax.template weigh<(S::columns > 64), S::headroom>(s, worth.powers_of_two());
-    const int column = band.first_column + n * S::tile_k;
+    const int column = first_key(n);
     if constexpr (DrawsBits<Weight>) {
       const auto place = [&](int i) { return place_of(s, column, i); };
       const auto drawn =
@@ -89,9 +89,11 @@ struct WeightsOfRows {
   }
 
  private:
+  // Of tile n.
+  SINTER_DEVICE int first_key(int n) const { return band.first_column + n * S::tile_k; }
   // Scores in place of the sums, masked.
   SINTER_DEVICE void score(Sums& s, int n) const {
-    const int column = band.first_column + n * S::tile_k;
+    const int column = first_key(n);
     if constexpr (ScalesHeads<Score>) {
       if (!worth.of_softmax()) s.each([&](int, float& x) { x *= worth.of_head; });
     } else if constexpr (!Score::plain) {
