@@ -348,6 +348,7 @@ dbias("heads", [2, 1, 70, 97], sq=70, skv=97, d=64, dv=64, io="f16", of_bias="f3
 dbias("rows", [2, 1, 1, 197], sq=70, skv=197, d=128, dv=128, hq=2, hk=1)
 dbias("keys", [1, 2, 150, 1], sq=150, skv=97, d=64, dv=64, hq=2, hk=2)
 dbias("one", [1, 1, 1, 1], sq=70, skv=97, d=32, dv=32, of_bias="f32")
+dbias("one_bf16", [1, 1, 1, 1], sq=30, skv=40, d=32, dv=32, b=3, hq=1, hk=1)
 dbias("one_row", [2, 4, 1, 150], sq=1, skv=150, d=64, dv=64)
 dbias("grouped", [2, 2, 97, 140], sq=97, skv=140, d=64, dv=64, hq=2, hk=1, io="f16")
 dbias("causal_lengths", [2, 2, 150, 150], sq=150, skv=150, d=64, dv=64, hq=2, hk=2, causal_mask=True, padding_mask=True, stored=True,

@@ -69,8 +69,8 @@ void prepare_bias_gradient(KernelSpec& spec, std::vector<KernelSpec>& before,
   behind.push_back(conversion(read_back(sums, packed), result, extent));
   port = sums;
   port.access.stride = Dims::filled(spec.extent.size(), 0);
-  for (std::size_t i = 0; i < indices.size(); ++i)
-    port.access.stride[indices[i]] = packed.stride[static_cast<int>(i)];
+  for (int i = 0; i < extent.size(); ++i)  // of one element nothing moves it
+    if (extent[i] > 1) port.access.stride[indices[static_cast<std::size_t>(i)]] = packed.stride[i];
 }
 
 // dQ's sums: zeros before the kernel that adds to them, and behind it dQ's body of them.
