@@ -238,7 +238,7 @@ latent_attention("paged_large", skv=256, page=128, causal_mask_bottom_right=True
 
 
 def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, dv=16, io="bf16",
-                       layout=None, lengths=None, stored=False, b=2, hq=4, of_dbias=None, unseen=0, **attributes):
+                       layout=None, lengths=None, stored=False, b=2, hq=4, of_dbias=None, unseen=0, given_o=False, **attributes):
     g = Graph("attention_backward_" + name, io)
     ports = {}
 
@@ -271,7 +271,9 @@ def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, 
     g.node("sdpa", dict(ports), {"O": "O", "Stats": "Stats"}, **attributes)
     g.output("O")
     outputs = {p: p for p in ["dQ", "dK", "dV"] + (["dBias"] if dbias else [])}
-    g.node("sdpa_backward", {**ports, "O": "O", "dO": d_o, "Stats": "Stats"}, outputs, **attributes)
+    if given_o:  # gradients of a row's scores add up to zero where O is what the forward pass gave
+        tensor("O_given", hq, sq, dv)
+    g.node("sdpa_backward", {**ports, "O": "O_given" if given_o else "O", "dO": d_o, "Stats": "Stats"}, outputs, **attributes)
     g.output("dQ", "dK", "dV")
     if dbias:
         g.output("dBias", **({"data_type": of_dbias} if of_dbias else {}))
@@ -346,9 +348,9 @@ dbias("full", [2, 4, 70, 97], sq=70, skv=97, d=64, dv=64)
 dbias("batch", [1, 2, 70, 97], sq=70, skv=97, d=128, dv=128, hq=2, hk=2)
 dbias("heads", [2, 1, 70, 97], sq=70, skv=97, d=64, dv=64, io="f16", of_bias="f32")
 dbias("rows", [2, 1, 1, 197], sq=70, skv=197, d=128, dv=128, hq=2, hk=1)
-dbias("keys", [1, 2, 150, 1], sq=150, skv=97, d=64, dv=64, hq=2, hk=2)
-dbias("one", [1, 1, 1, 1], sq=70, skv=97, d=32, dv=32, of_bias="f32")
-dbias("one_bf16", [1, 1, 1, 1], sq=30, skv=40, d=32, dv=32, b=3, hq=1, hk=1)
+dbias("keys", [1, 2, 150, 1], sq=150, skv=97, d=64, dv=64, hq=2, hk=2, given_o=True)
+dbias("one", [1, 1, 1, 1], sq=70, skv=97, d=32, dv=32, of_bias="f32", given_o=True)
+dbias("one_bf16", [1, 1, 1, 1], sq=30, skv=40, d=32, dv=32, b=3, hq=1, hk=1, given_o=True)
 dbias("one_row", [2, 4, 1, 150], sq=1, skv=150, d=64, dv=64)
 dbias("grouped", [2, 2, 97, 140], sq=97, skv=140, d=64, dv=64, hq=2, hk=1, io="f16")
 dbias("causal_lengths", [2, 2, 150, 150], sq=150, skv=150, d=64, dv=64, hq=2, hk=2, causal_mask=True, padding_mask=True, stored=True,
@@ -357,7 +359,7 @@ dbias("softcap_alibi", [1, 1, 70, 97], sq=70, skv=97, d=64, dv=64, softcap=4.0, 
 dbias("dropout", [1, 4, 1, 97], sq=70, skv=97, d=64, dv=64, dropout_probability=0.2, more_inputs=RANDOM)
 dbias("wide", [2, 2, 70, 97], sq=70, skv=97, d=192, dv=192, hq=2, hk=2)
 dbias("wide_rows", [2, 1, 1, 161], sq=70, skv=161, d=192, dv=128, hq=2, hk=1, io="f16")
-dbias("wide_keys", [1, 2, 70, 1], sq=70, skv=130, d=136, dv=136, hq=2, hk=2, softcap=5.0)
+dbias("wide_keys", [1, 2, 70, 1], sq=70, skv=130, d=136, dv=136, hq=2, hk=2, softcap=5.0, given_o=True)
 dbias("wide_one_row", [2, 2, 1, 130], sq=1, skv=130, d=136, dv=136, hq=2, hk=2)
 
 # Masks of blocks of 128 queries and keys; with bounds, and beside a bias.
