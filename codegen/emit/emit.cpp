@@ -28,9 +28,24 @@
 namespace sinter {
 namespace {
 
+// Of the device library's file and of its function that runs.
+std::string_view depthwise_suffix(const DepthwiseConfig& e) {
+  return e.groups && e.gradient   ? "_groups_gradient"
+         : e.groups               ? "_groups"
+         : e.gradient && e.mma    ? "_gradient_mma"
+         : e.mma && e.image.map   ? "_mma_boxes"
+         : e.mma                  ? "_mma"
+         : e.boxes                ? "_rows"
+         : e.planes && e.gradient ? "_planes_gradient"
+         : e.planes               ? "_planes"
+         : e.gradient             ? "_gradient"
+                                  : "";
+}
+
 // What each family file of the device library is called by.
 struct FamilyText {
-  std::string_view header, what;
+  std::string header;
+  std::string_view what;
 };
 FamilyText family_text(const ScheduledKernel& kernel) {
   if (const auto* const e = kernel.attention())
@@ -57,16 +72,7 @@ FamilyText family_text(const ScheduledKernel& kernel) {
       if (kernel.chained()) return {"contraction_chained", "two products on tensor cores"};
       if (kernel.wgmma()) return {"contraction_wgmma", "sums of products on tensor cores"};
       if (const auto* const e = kernel.depthwise())
-        return {e->groups && e->gradient   ? "contraction_depthwise_groups_gradient"
-                : e->groups                ? "contraction_depthwise_groups"
-                : e->gradient && e->mma    ? "contraction_depthwise_gradient_mma"
-                : e->mma && e->image.map   ? "contraction_depthwise_mma_boxes"
-                : e->mma                   ? "contraction_depthwise_mma"
-                : e->boxes                 ? "contraction_depthwise_rows"
-                : e->planes && e->gradient ? "contraction_depthwise_planes_gradient"
-                : e->planes                ? "contraction_depthwise_planes"
-                : e->gradient              ? "contraction_depthwise_gradient"
-                                           : "contraction_depthwise",
+        return {"contraction_depthwise" + std::string(depthwise_suffix(*e)),
                 "sums of products of each channel"};
       if (const auto* const e = kernel.mma())
         return e->ordinary_cores()
@@ -176,17 +182,8 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
         c.paired() ? "OperandB2" : "OperandB", e->scaled() ? ", Scales" : "",
         c.rows.on ? ", " + rows : "");
   if (const DepthwiseConfig* const e = kernel.depthwise())
-    return fmt::format("sinter::depthwise::{}, Body{}>(args);",
-                       e->groups && e->gradient   ? "run_groups_gradient<Config, Gradient, Image"
-                       : e->groups                ? "run_groups<Config, Image, Filter"
-                       : e->gradient && e->mma    ? "run_gradient_mma<Config, Gradient, Image"
-                       : e->mma && e->image.map   ? "run_mma_boxes<Config, Image, Filter"
-                       : e->mma                   ? "run_mma<Config, Image, Filter"
-                       : e->boxes                 ? "run_rows<Config, Image, Filter"
-                       : e->planes && e->gradient ? "run_planes_gradient<Config, Gradient, Image"
-                       : e->planes                ? "run_planes<Config, Image, Filter"
-                       : e->gradient              ? "run_gradient<Config, Gradient, Image"
-                                                  : "run<Config, Image, Filter",
+    return fmt::format("sinter::depthwise::run{}<Config, {}, Body{}>(args);", depthwise_suffix(*e),
+                       e->gradient ? "Gradient, Image" : "Image, Filter",
                        port_beside_results(kernel.spec, *e) >= 0 ? ", Result, Beside"
                        : e->result                               ? ", Result"
                        : e->planes && !e->gradient               ? ", void"

@@ -203,6 +203,7 @@ std::vector<KernelSpec> groups_last(const KernelSpec& given, bool results_too,
       !given.columns.empty() || reads_joined_indices(given) || names_numbers(given))
     return {};
   const bool gradient = old->k_indices.front() == KIndex::pixels;
+  if (gradient && !results_too) return {};
   const KernelPort *const x = loaded_alone(given, gradient ? old->b() : old->a()),
                           *const y = loaded_alone(given, gradient ? old->a() : old->b());
   if (!x || !y || x->type != y->type || !y->access.windows.empty() || !x->access.via.empty() ||

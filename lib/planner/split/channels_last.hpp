@@ -13,7 +13,8 @@ std::vector<KernelSpec> channels_last(const KernelSpec& contraction, Temporaries
 // Of convolutions in groups of several channels, 16 bits, that do not lie together: pixels (of a
 // filter's gradient those of both operands) are copied with all channels together, as engines of
 // narrow groups and joined groups (block_diagonal.hpp) read them. `results_too`: sums are written
-// so, and brought to where results lie by a kernel that computes what comes behind.
+// so, and brought to where results lie by a kernel that computes what comes behind. Results
+// of filters' gradients stay where they are; without `results_too` these are left out.
 std::vector<KernelSpec> groups_last(const KernelSpec& contraction, bool results_too,
                                     Temporaries& temporaries);
 

@@ -8,8 +8,8 @@
 
 namespace sinter {
 
-inline constexpr std::int64_t kUnitBytes =
-    16;  // that what lies last of a copied image starts at multiples of
+// What lies last of a copied image, channels or images, starts at multiples of so many bytes.
+inline constexpr std::int64_t kUnitBytes = 16;
 
 // What an index of the old domain is on the new one. `bounded`: it may fall outside of its extent.
 struct Affine {

@@ -280,13 +280,11 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
     // Of larger images the estimates of loads are too long. (7 x 7 on an H100: 64 x 768 x 14 x 14
     // 73 us by loads, 51 so; 64 x 384 x 28 x 28 72 and 94, 64 x 96 x 56 x 56 77 and 103.)
     const bool small = as_it_is.depthwise() && as_it_is.depthwise()->planes;
-    if (auto kernels =
-            !small && !anyway
-                ? std::vector<KernelSpec>{}
-                : if_faster(depthwise_last, "its channels are put together in memory first", spec,
-                            state, anyway, temporaries, cuts);
-        !kernels.empty())
-      return kernels;
+    if (small || anyway)
+      if (auto kernels = if_faster(depthwise_last, "its channels are put together in memory first",
+                                   spec, state, anyway, temporaries, cuts);
+          !kernels.empty())
+        return kernels;
   }
   if (!matmul && plan_depthwise(spec, state.device())) return {};
   // Asked for by a test.
