@@ -14,8 +14,8 @@ struct CompileRequest {
   std::string_view source;
   std::string_view entry;
   std::string_view target;  // "sm_80", "sm_90a", "sm_100a", ...
-  // false: to PTX only, which finds what is wrong with the text. The result is empty, and the
-  // cache, which keeps machine code, has no part in it.
+  // false: no code is generated, which takes a third of the time and finds what is wrong with the
+  // text. The result is empty, and the cache, which keeps machine code, has no part in it.
   bool assemble = true;
 };
 

@@ -76,8 +76,8 @@ struct Compiled {
 };
 
 // Every source once, some joined, on as many threads as there are processors, one of eight texts to
-// machine code, the others to PTX: assemblers refuse what the device library says in PTX, and that
-// is in all of them. Where joined ones fail, each alone says which.
+// machine code: of the others only what the compiler says of the text, its instances and constants
+// is asked. Where joined ones fail, each alone says which.
 Compiled compile_all(const std::vector<std::vector<const PlanKernel*>>& work) {
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;

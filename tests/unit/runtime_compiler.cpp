@@ -55,15 +55,23 @@ TEST_CASE("the built-in functions beside NVRTC are opened with it") {
   CHECK(dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD) != nullptr);
 }
 
-TEST_CASE("a text that is only translated leaves nothing in the cache, and its errors are found") {
+TEST_CASE("a text that is only checked leaves nothing in the cache, and its errors are found") {
   if (absent()) return;
-  const auto translated = compile_kernel({kGood, "k", "sm_90a", /*assemble=*/false});
-  REQUIRE(translated);
-  CHECK(translated->empty());
+  const auto checked = compile_kernel({kGood, "k", "sm_90a", /*assemble=*/false});
+  REQUIRE(checked);
+  CHECK(checked->empty());
   const auto code = compile_kernel({kGood, "k", "sm_90a"});
   REQUIRE(code);
   CHECK_FALSE(code->empty());
-  CHECK_FALSE(compile_kernel({"nonsense", "k", "sm_90a", /*assemble=*/false}));
+  // In the text, in a template that the kernel instantiates, in a constant, in an operand of asm.
+  for (const char* wrong :
+       {"nonsense",
+        "template <int N> void f(auto x) { [](auto y) { static_assert(sizeof(y) < N); }(x); }\n"
+        "extern \"C\" __global__ void k() { f<4>(1.0); }",
+        "constexpr int two[2] = {}; constexpr int at(int i) { return two[i]; }\n"
+        "extern \"C\" __global__ void k(int* p) { constexpr int i = at(2); *p = i; }",
+        "extern \"C\" __global__ void k(float* p) { asm(\"mov.b32 %0, 1;\" : \"=r\"(*p)); }"})
+    CHECK_FALSE(compile_kernel({wrong, "k", "sm_90a", /*assemble=*/false}));
 }
 
 TEST_CASE("a kernel compiles to machine code of its target, the same bytes each time") {
