@@ -50,9 +50,9 @@ std::string EmulatedCluster::run(unsigned first, unsigned of, unsigned turn) {
     t.done = false;
     t.waits_for = nullptr;
     t.cluster_turn = 0;
-    t.copies = {};
-    t.stores = {};
-    t.multiplications = {};
+    t.copies.clear();
+    t.stores.clear();
+    t.multiplications.clear();
     std::memcpy(stack_of(t), &kCanary, sizeof kCanary);
   }
   fault_.clear();
@@ -308,18 +308,27 @@ const char* element_of(const emulator::BoxMap& map, const emulator::BoxPlace& pl
 
 }  // namespace
 
-// What lies outside of the tensor becomes zeros.
+// What lies outside of the tensor becomes zeros. 16 bytes of a box lie together on both sides, as a
+// line of it has a multiple of them.
 void EmulatedCluster::move_box(const emulator::BoxMap& map, unsigned to, unsigned of,
                                emulator::BoxPlace place) {
-  const std::int64_t elements = elements_of(map);
-  for (std::int64_t e = 0; e < elements; ++e) {
-    const char* from = element_of(map, place, e);
-    const unsigned address =
-        emulator::swizzled(to + static_cast<unsigned>(e * map.bytes), map.swizzle);
-    std::uint32_t value[2] = {};
-    if (from) std::memcpy(value, from, map.bytes);
-    if (map.tf32) value[0] = emulator::rounded_to_tf32(value[0]);
-    std::memcpy(memory_of(of, address), value, map.bytes);
+  const std::int64_t elements = elements_of(map), piece = 16 / map.bytes;
+  for (std::int64_t first = 0; first < elements; first += piece) {
+    char* const at = memory_of(
+        of, emulator::swizzled(to + static_cast<unsigned>(first * map.bytes), map.swizzle));
+    const std::int64_t line = place.at[0] + first % map.box[0];
+    if (line >= 0 && line + piece <= map.extent[0] && !map.tf32) {
+      const char* const from = element_of(map, place, first);
+      from ? std::memcpy(at, from, 16) : std::memset(at, 0, 16);
+      continue;
+    }
+    for (std::int64_t e = 0; e < piece; ++e) {
+      const char* const from = element_of(map, place, first + e);
+      std::uint32_t value[2] = {};
+      if (from) std::memcpy(value, from, map.bytes);
+      if (map.tf32) value[0] = emulator::rounded_to_tf32(value[0]);
+      std::memcpy(at + e * map.bytes, value, map.bytes);
+    }
   }
 }
 

@@ -72,6 +72,7 @@ class EmulatedCluster final : public emulator::Machine {
   struct Queue {
     std::vector<Work> open;
     std::deque<std::vector<Work>> groups;
+    void clear() { open.clear(), groups.clear(); }
     void commit();
     template <class Run>
     void finish(int groups_left, const Run& run);

@@ -137,21 +137,36 @@ class SharedOperand {
   unsigned bytes_;
 };
 
+// A line of an operand in shared memory along k. 16 bytes of one stay together in every swizzle.
+template <Number number>
+void decode_line(const emulator::Product& p, const SharedOperand& operand, bool across, int m_or_n,
+                 int depth, double (&values)[kMostDepth]) {
+  const Decoder<number> decoded;
+  const int together = across ? 1 : 16 / p.bytes;
+  for (int k = 0; k < depth; k += together) {
+    const char* const at = operand.at(m_or_n, k);
+    for (int e = 0; e < together; ++e) values[k + e] = decoded(at + e * p.bytes);
+  }
+}
+
 // What a thread holds of the left operand: two rows. engine/fragment.cuh says which.
 void left_rows(const emulator::Product& p, int depth, double (&rows)[2][kMostDepth]) {
   const SharedOperand a(p, p.a, p.a_across);
   with_constant(p.type_a, [&](auto number) {
     const Decoder<number()> decoded;
-    for (int half = 0; half < 2; ++half)
+    for (int half = 0; half < 2; ++half) {
+      if (!p.a_of_quad[0]) {
+        decode_line<number()>(p, a, p.a_across, p.warp * 16 + p.lane / 4 + 8 * half, depth,
+                              rows[half]);
+        continue;
+      }
       for (int k = 0; k < depth; ++k) {
         const int byte = k * p.bytes;
-        const char* at =
-            p.a_of_quad[0]
-                ? reinterpret_cast<const char*>(p.a_of_quad[byte / 4 % 4] + byte / 16 * 2 + half) +
-                      byte % 4
-                : a.at(p.warp * 16 + p.lane / 4 + 8 * half, k);
-        rows[half][k] = decoded(at);
+        rows[half][k] = decoded(
+            reinterpret_cast<const char*>(p.a_of_quad[byte / 4 % 4] + byte / 16 * 2 + half) +
+            byte % 4);
       }
+    }
   });
 }
 
@@ -175,25 +190,32 @@ double sum_of_bytes(const double (&products)[kMostDepth], double before) {
 template <class Sum, Number type_b>
 void add(const emulator::Product& p) {
   const int depth = 32 / p.bytes;
-  double rows[2][kMostDepth];
+  double rows[2][kMostDepth], columns[2][kMostDepth];
   left_rows(p, depth, rows);
   const SharedOperand b(p, p.b, p.b_across);
-  const Decoder<type_b> decoded;
   const bool bytes = p.type_a == Number::e4m3 || p.type_a == Number::e5m2;
   auto* const d = static_cast<Sum*>(p.d);
-  for (int i = 0; i < p.columns / 2; i += 4)
-    for (int j = 0; j < 2; ++j) {
-      double products[2][kMostDepth] = {}, sums[2] = {};
-      for (int k = 0; k < depth; ++k) {
-        const double x = decoded(b.at(i * 2 + p.lane % 4 * 2 + j, k));
-        for (int half = 0; half < 2; ++half) sums[half] += products[half][k] = rows[half][k] * x;
-      }
-      for (int half = 0; half < 2; ++half) {
+  for (int i = 0; i < p.columns / 2; i += 4) {
+    for (int j = 0; j < 2; ++j)
+      decode_line<type_b>(p, b, p.b_across, i * 2 + p.lane % 4 * 2 + j, depth, columns[j]);
+    double sums[2][2] = {};
+    if (!bytes)
+      for (int k = 0; k < depth; ++k)
+        for (int half = 0; half < 2; ++half)
+          for (int j = 0; j < 2; ++j) sums[half][j] += rows[half][k] * columns[j][k];
+    for (int half = 0; half < 2; ++half)
+      for (int j = 0; j < 2; ++j) {
         Sum& sum = d[i + 2 * half + j];
         const double before = p.keep ? static_cast<double>(sum) : 0;
-        sum = static_cast<Sum>(bytes ? sum_of_bytes(products[half], before) : before + sums[half]);
+        if (bytes) {
+          double products[kMostDepth];
+          for (int k = 0; k < kMostDepth; ++k) products[k] = rows[half][k] * columns[j][k];
+          sum = static_cast<Sum>(sum_of_bytes(products, before));
+        } else {
+          sum = static_cast<Sum>(before + sums[half][j]);
+        }
       }
-    }
+  }
 }
 
 }  // namespace
