@@ -107,15 +107,18 @@ class Kernel : KernelStatements {
       b.push_back(values_of_operand(c, product.b.body, c.first_n(), c.n));
     std::vector<double> v;
     Index at(static_cast<std::size_t>(c.first_k() + c.k()), 0);
+    const bool dominated = c.zero_dominates == ZeroOf::a, marked = has_marked_zeros(c);
+    const auto sum = [&]<class Sum>(Sum acc, const double* x, const double* y) {
+      for (std::int64_t i = 0; i < a.length; ++i)
+        if ((!dominated || x[i] != 0) && !(marked && y[i] == 0 && std::signbit(y[i])))
+          acc = static_cast<Sum>(static_cast<double>(acc) + x[i] * y[i]);
+      return static_cast<double>(acc);
+    };
     for_indices(at, 0, c.first_k(), std::function<void()>([&] {
                   for (std::size_t p = 0; p < b.size(); ++p) {
                     const double *x = a.row(at), *y = b[p].row(at);
-                    double acc = 0;
-                    for (std::int64_t i = 0; i < a.length; ++i)
-                      if ((c.zero_dominates != ZeroOf::a || x[i] != 0) &&
-                          !(has_marked_zeros(c) && y[i] == 0 && std::signbit(y[i])))
-                        acc = rounded(c.accumulate, acc + x[i] * y[i]);
-                    accumulator_[p] = acc;
+                    accumulator_[p] =
+                        c.accumulate == DataType::f64 ? sum(0.0, x, y) : sum(0.0F, x, y);
                   }
                   compute(spec_.body, at, v, [](auto&) { return true; });
                 }));
