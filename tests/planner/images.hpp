@@ -1,0 +1,58 @@
+// Convolutions of images at sizes that models have, and what the planner makes of them for sm_90a.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "planner/planned.hpp"
+#include "planner/rewrite/pass.hpp"
+#include "schedule/scheduled_kernel.hpp"
+#include "sinter/operations.hpp"
+
+namespace sinter::test {
+
+inline Dims channels_last(const Dims& d) { return {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}; }
+
+// One convolution's tensors; `last`: channels lie together.
+struct Images {
+  GraphOptions options{.io = bf16};
+  bool last = true;
+  Shared<Graph> g = Shared<Graph>::make(options);
+
+  Tensor input(const char* name, Dims dim) const {
+    return g->tensor({.name = name, .dim = dim, .stride = last ? channels_last(dim) : Dims{}});
+  }
+  void output(const Tensor& t, const char* name, const Dims& dim) const {
+    g->output(t, name, {.stride = last ? channels_last(dim) : Dims{}});
+  }
+};
+
+inline ConvAttributes padded(std::int64_t by, std::int64_t stride = 1, std::int64_t groups = 1) {
+  return {.pre_padding = {by, by},
+          .post_padding = {by, by},
+          .stride = {stride, stride},
+          .groups = groups};
+}
+
+inline Partition planned(Graph& g) {
+  REQUIRE(g.check().empty());
+  const Lowered l = rewritten(lower(g), device_model("sm_90a"));
+  return partition(*l.graph, true, "sm_90a", l.regions);
+}
+
+// What runs each kernel, in order.
+inline std::vector<std::string> engines(Graph& g) {
+  std::vector<std::string> names;
+  for (const KernelSpec& spec : planned(g).kernels) {
+    const ScheduledKernel k = schedule_kernel(spec, device_model("sm_90a"), {});
+    names.push_back(k.wgmma()       ? "wgmma"
+                    : k.depthwise() ? "depthwise"
+                    : k.mma()       ? k.mma()->ordinary_cores() ? "fma" : "mma"
+                    : k.pointwise() ? "pointwise"
+                    : k.rowwise()   ? "rowwise"
+                                    : "?");
+  }
+  return names;
+}
+using Engines = std::vector<std::string>;
+
+}  // namespace sinter::test
