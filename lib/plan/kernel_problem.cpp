@@ -4,7 +4,7 @@
 
 namespace sinter {
 
-std::optional<MapProblem> kernel_problem(const PlanData& plan, const PlanKernel& next) {
+std::optional<PlanProblem> kernel_problem(const PlanData& plan, const PlanKernel& next) {
   const auto number = static_cast<std::int64_t>(plan.kernels.size());
   const auto held = [&](std::int64_t offset) {
     return std::any_of(plan.buffers.begin(), plan.buffers.end(), [&](const PlanBuffer& b) {
@@ -13,8 +13,8 @@ std::optional<MapProblem> kernel_problem(const PlanData& plan, const PlanKernel&
     });
   };
   const auto outside = [](const char* field, std::int64_t offset) {
-    return MapProblem{field, "workspace " + std::to_string(offset),
-                      "a place in a buffer of this kernel"};
+    return PlanProblem{field, "workspace " + std::to_string(offset),
+                       "a place in a buffer of this kernel"};
   };
   for (const KernelArgument& a : next.arguments)
     if (a.kind == KernelArgument::Kind::workspace && !held(a.value))
@@ -24,7 +24,7 @@ std::optional<MapProblem> kernel_problem(const PlanData& plan, const PlanKernel&
   const bool writes = std::any_of(next.accesses.begin(), next.accesses.end(),
                                   [](const PlanAccess& a) { return a.written && a.bytes > 0; });
   if (next.grid == 0 && writes)
-    return MapProblem{"grid", "0", "blocks that write what its accesses say"};
+    return PlanProblem{"grid", "0", "blocks that write what its accesses say"};
   return {};
 }
 

@@ -2,12 +2,13 @@
 #pragma once
 #include <optional>
 
-#include "plan/map_problem.hpp"
+#include "plan/plan_data.hpp"
+#include "plan/plan_problem.hpp"
 
 namespace sinter {
 
 // What is wrong with the kernel that follows those that the plan has: what it is given of the
 // workspace is to be a buffer's that is there while it runs, and one that writes has blocks.
-std::optional<MapProblem> kernel_problem(const PlanData& plan, const PlanKernel& next);
+std::optional<PlanProblem> kernel_problem(const PlanData& plan, const PlanKernel& next);
 
 }  // namespace sinter

@@ -9,10 +9,10 @@ namespace {
 
 using namespace tma;
 
-using Problem = std::optional<MapProblem>;
+using Problem = std::optional<PlanProblem>;
 
 Problem problem(std::string field, std::int64_t seen, std::string allowed) {
-  return MapProblem{std::move(field), std::to_string(seen), std::move(allowed)};
+  return PlanProblem{std::move(field), std::to_string(seen), std::move(allowed)};
 }
 
 std::string up_to(std::int64_t least, std::int64_t most) {
@@ -34,19 +34,20 @@ Problem memory_problem(const PlanData& plan, const PlanMap& m) {
   if (m.value < 0 || m.value >= tensors) return problem("tensor", m.value, up_to(0, tensors - 1));
   const auto& t = plan.tensors[static_cast<std::size_t>(m.value)];
   if (t.alignment < kUnit)
-    return MapProblem{"tensor", "alignment " + std::to_string(t.alignment) + " of '" + t.name + "'",
-                      "tensors whose alignment is 16 or more"};
+    return PlanProblem{"tensor",
+                       "alignment " + std::to_string(t.alignment) + " of '" + t.name + "'",
+                       "tensors whose alignment is 16 or more"};
   return {};
 }
 
 Problem dims_problem(const TensorMap& m) {
   if (m.dim.empty() || m.dim.size() > kMostDims)
-    return MapProblem{"dim", to_string(m.dim), "1 to 5 entries"};
+    return PlanProblem{"dim", to_string(m.dim), "1 to 5 entries"};
   if (m.stride.size() != m.dim.size() - 1)
-    return MapProblem{"stride", to_string(m.stride), "one entry fewer than dim"};
+    return PlanProblem{"stride", to_string(m.stride), "one entry fewer than dim"};
   if (m.walks_pixels() ? m.box.size() != 2 : m.box.size() != m.dim.size())
-    return MapProblem{"box", to_string(m.box),
-                      m.walks_pixels() ? "channels and pixels" : "as many entries as dim"};
+    return PlanProblem{"box", to_string(m.box),
+                       m.walks_pixels() ? "channels and pixels" : "as many entries as dim"};
   for (int i = 0; i < m.dim.size(); ++i)
     if (m.dim[i] < 1 || m.dim[i] > kMostExtent)
       return problem(member("dim", i), m.dim[i], up_to(1, kMostExtent));
@@ -63,15 +64,16 @@ Problem dims_problem(const TensorMap& m) {
 Problem pixels_problem(const TensorMap& m) {
   if (!m.walks_pixels()) {
     if (!m.lower.empty() || !m.upper.empty())
-      return MapProblem{"step", to_string(m.step), "as many entries as lower and upper"};
+      return PlanProblem{"step", to_string(m.step), "as many entries as lower and upper"};
     return {};
   }
   const int spatial = m.dim.size() - 2;
-  if (m.dim.size() < kFewestPixelDims) return MapProblem{"dim", to_string(m.dim), "3 to 5 entries"};
+  if (m.dim.size() < kFewestPixelDims)
+    return PlanProblem{"dim", to_string(m.dim), "3 to 5 entries"};
   for (const auto& [name, list] :
        {std::pair{"lower", &m.lower}, std::pair{"upper", &m.upper}, std::pair{"step", &m.step}})
     if (list->size() != spatial)
-      return MapProblem{name, to_string(*list), "two entries fewer than dim"};
+      return PlanProblem{name, to_string(*list), "two entries fewer than dim"};
   const std::int64_t end = kCornerEnd[spatial - 1];
   for (int i = 0; i < spatial; ++i) {
     if (m.step[i] < 1 || m.step[i] > kMostPixelStep)
@@ -91,10 +93,10 @@ Problem box_problem(const TensorMap& m) {
     return problem("swizzle", m.swizzle, "0, 32, 64 or 128");
   const std::int64_t row = m.box[0] * info(m.type).bytes;
   if (row % kUnit != 0)
-    return MapProblem{"box[0]", std::to_string(row) + " bytes", "multiples of 16 bytes"};
+    return PlanProblem{"box[0]", std::to_string(row) + " bytes", "multiples of 16 bytes"};
   if (m.swizzle > 0 && row > m.swizzle)
-    return MapProblem{"box[0]", std::to_string(row) + " bytes",
-                      "at most the " + std::to_string(m.swizzle) + " bytes of the swizzle"};
+    return PlanProblem{"box[0]", std::to_string(row) + " bytes",
+                       "at most the " + std::to_string(m.swizzle) + " bytes of the swizzle"};
   return {};
 }
 
@@ -121,9 +123,9 @@ Problem reach_problem(const PlanData& plan, const PlanMap& m) {
 
 }  // namespace
 
-std::optional<MapProblem> map_problem(const PlanData& plan, const PlanMap& m) {
+std::optional<PlanProblem> map_problem(const PlanData& plan, const PlanMap& m) {
   if (auto p = memory_problem(plan, m)) return p;
-  if (info(m.map.type).bytes == 0) return MapProblem{"data_type", "none", "a type with a size"};
+  if (info(m.map.type).bytes == 0) return PlanProblem{"data_type", "none", "a type with a size"};
   if (auto p = dims_problem(m.map)) return p;
   if (auto p = pixels_problem(m.map)) return p;
   if (auto p = box_problem(m.map)) return p;
