@@ -6,6 +6,7 @@
 #include "plan/access.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
+#include "planner/split/index_map.hpp"
 #include "planner/split/written_first.hpp"
 #include "planner/split/zeros.hpp"
 #include "schedule/attention/backward.hpp"
@@ -43,16 +44,15 @@ void prepare_bias_gradient(KernelSpec& spec, std::vector<KernelSpec>& before,
   const Backward& a = spec.attention_backward();
   if (a.dbias < 0) return;
   KernelPort& port = spec.ports[static_cast<std::size_t>(a.dbias)];
-  std::vector<int> indices;
+  std::vector<int> indices;  // none where all pairs share one element
   for (const int i : {0, static_cast<int>(Backward::head), static_cast<int>(Backward::m),
                       static_cast<int>(Backward::n)})
     if (moves_along(port.access, i)) indices.push_back(i);
-  if (indices.empty()) indices.push_back(0);
   KernelPort result = port;
   result.access.stride = {};
   Dims extent;
   for (const int i : indices) {
-    extent.push_back(moves_along(port.access, i) ? spec.extent[i] : 1);
+    extent.push_back(spec.extent[i]);
     result.access.stride.push_back(port.access.stride[i]);
   }
   const bool shared = bias_gradient_of(spec).shared;
@@ -68,9 +68,7 @@ void prepare_bias_gradient(KernelSpec& spec, std::vector<KernelSpec>& before,
   before.push_back(zeros(sums, extent));
   behind.push_back(conversion(read_back(sums, packed), result, extent));
   port = sums;
-  port.access.stride = Dims::filled(spec.extent.size(), 0);
-  for (int i = 0; i < extent.size(); ++i)  // of one element nothing moves it
-    if (extent[i] > 1) port.access.stride[indices[static_cast<std::size_t>(i)]] = packed.stride[i];
+  port.access = packed_in_order(spec.extent.size(), indices, extent);
 }
 
 // dQ's sums: zeros before the kernel that adds to them, and behind it dQ's body of them.
@@ -99,9 +97,7 @@ void sum_dq(KernelSpec& spec, std::vector<KernelSpec>& before, std::vector<Kerne
   simplify_domain(last);
 
   KernelPort added = sums;
-  added.access.stride = Dims::filled(spec.extent.size(), 0);
-  for (std::size_t i = 0; i < indices.size(); ++i)
-    added.access.stride[indices[i]] = of_lines.stride[static_cast<int>(i)];
+  added.access = packed_in_order(spec.extent.size(), indices, lines);
   spec.attention_backward().sums = static_cast<int>(spec.ports.size());
   spec.attention_backward().dq = {};
   spec.ports.push_back(std::move(added));
@@ -162,7 +158,7 @@ void sum_parts_of(KernelSpec& spec, int number, int column, std::string name, in
   KernelPort& port = spec.ports[static_cast<std::size_t>(number)];
   KernelPort to = port;
   to.access.stride = {};
-  const int indices[] = {0, Backward::head, Backward::n, column};
+  const std::vector<int> indices = {0, Backward::head, Backward::n, column};
   Dims extent;
   for (const int i : indices) {
     extent.push_back(i == Backward::head ? spec.extent[i] / a.group : spec.extent[i]);
@@ -206,9 +202,9 @@ void sum_parts_of(KernelSpec& spec, int number, int column, std::string name, in
   add(std::move(store));
 
   port = std::move(sums);
-  port.access.stride = Dims::filled(spec.extent.size(), 0);
-  for (int i = 0; i < 4; ++i) port.access.stride[indices[i]] = packed.stride[i];
+  port.access = packed_in_order(spec.extent.size(), indices, lines);
 }
+
 void sum_parts(KernelSpec& spec, int parts, std::vector<KernelSpec>& behind,
                Temporaries& temporaries) {
   Backward& a = spec.attention_backward();
