@@ -85,33 +85,20 @@ SINTER_DEVICE void copy_runs(unsigned char* to, int there, int first, int end, c
   }
 }
 
-// Copies the planes beside the results of a tile to where these will wait.
-template <class Config, class Beside, class T, class Args>
-SINTER_DEVICE void copy_beside(const Args& args, unsigned char* to, int first_unit, int first,
-                               int end) {
+// Copies whole planes of `size` elements, of images `first` on and the channels from `first_unit`
+// on; `at(c)`: where that of the coordinate begins.
+template <class Config, class T, int size, class At>
+SINTER_DEVICE void copy_planes(unsigned char* to, int first_unit, int first, int end,
+                               const At& at) {
   using S = typename T::S;
-  constexpr int bytes = T::results * static_cast<int>(sizeof(typename Beside::Element));
+  constexpr int bytes = size * static_cast<int>(sizeof(*at(typename S::Coord())));
   copy_runs<Config::threads, T::images, T::units * bytes>(
       to, (T::all_units - first_unit) * bytes, first, end, [&](int plane) {
         typename S::Coord c;
         S::set_plane(c, plane);
         S::set_channel(c, first_unit * S::of_group);
         S::set_pixel(c, 0, 0);
-        return Beside::base(args) + locate<typename Beside::Access>(c).offset;
-      });
-}
-// Copies the tile of images `first` on, of the channels from `first_unit` on.
-template <class Config, class Image, class T, class Args>
-SINTER_DEVICE void copy_planes(const Args& args, unsigned char* to, int first_unit, int first,
-                               int end) {
-  using S = typename T::S;
-  constexpr int bytes = T::pixels * static_cast<int>(sizeof(typename T::Element));
-  copy_runs<Config::threads, T::images, T::units * bytes>(
-      to, (T::all_units - first_unit) * bytes, first, end, [&](int plane) {
-        typename S::Coord c;
-        S::set_plane(c, plane);
-        S::set_channel(c, first_unit * S::of_group);
-        return image_at<Config, Image>(args, c);
+        return at(c);
       });
 }
 
@@ -225,6 +212,7 @@ SINTER_DEVICE void run_planes(const Args& args) {
   using S = typename T::S;
   using Rows = typename Config::Rows;
   using Columns = typename Config::Columns;
+  using Coord = typename S::Coord;
   using Element = typename Image::Element;
   using Place = typename Body::template Place<Config::width>;
   hardware::grid_dependency_wait();
@@ -234,9 +222,13 @@ SINTER_DEVICE void run_planes(const Args& args) {
   const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x),
             first_unit = block % T::unit_blocks * T::units,
             first = block / T::unit_blocks * T::images, end_images = S::planes();
-  copy_planes<Config, Image, T>(args, memory, first_unit, first, end_images);
-  if constexpr (has_beside<Beside>)
-    copy_beside<Config, Beside, T>(args, left, first_unit, first, end_images);
+  copy_planes<Config, T, T::pixels>(memory, first_unit, first, end_images, [&](const Coord& c) {
+    return image_at<Config, Image>(args, c);
+  });
+  if constexpr (has_beside<Beside>)  // to where the results will wait
+    copy_planes<Config, T, T::results>(left, first_unit, first, end_images, [&](const Coord& c) {
+      return Beside::base(args) + locate<typename Beside::Access>(c).offset;
+    });
   load_factors_of_planes<Config, Filter, T>(args, filter, first_unit * S::of_group);
   wait_for_copies();
   __syncthreads();
