@@ -42,6 +42,10 @@ struct ImageDim {
   std::vector<std::pair<int, std::int64_t>> parts;
 };
 
+inline std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
+  return (a - (a % b + b) % b) / b;
+}
+
 // The spatial dims of the image, in the order of their pixel indices, outermost first. Where no
 // window bounds a dim, its unit is what both of its indices step in; `offset`: of coordinate 0.
 // `image_index` tells images apart; -1 where there is one.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "schedule/contraction/depthwise_boxes.hpp"
+#include "schedule/contraction/depthwise_walk.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -38,11 +39,9 @@ struct Bands {
       : each(each_), lanes(lanes_), columns(columns_), across(across_), boxed(boxed_), rows(rows_) {
     const ImageDim &down = *parts.down, &line = *parts.across;
     taps = taps_of(spec, down);
-    advance = static_cast<int>(down.pixel);
-    const int seen = static_cast<int>(std::abs(down.tap)) * (taps - 1) + 1;
-    slots = (seen + advance - 1) / advance;
-    pixels = static_cast<int>(line.pixel) * (across * columns - 1) +
-             static_cast<int>(std::abs(line.tap)) * (taps_of(spec, line) - 1) + 1;
+    advance = advance_of(down, 1);
+    slots = slots_of(spec, down, 1);
+    pixels = seen(spec, line, across * columns);
     if (boxed) pixels = line_of_box((across - 1) * columns + kDepth);
     row = (pixels + 1) / 2 * 2 * (lanes + 1);
     const int bank = 4 * across % 32;

@@ -236,8 +236,7 @@ std::optional<DepthwiseConfig> plan_depthwise_planes(const KernelSpec& spec,
   // Clocks of an SM that issues the instructions of its thread blocks, roughly.
   constexpr double kIssued = 2.2, kItem = 120, kPixel = 3, kResult = 4, kStep = 30, kFactor = 28,
                    kMoved = 32, kBegin = 2500;
-  const int advance = phases > 1 || !e.down ? 1 : static_cast<int>(e.down->pixel),
-            slots = (seen(spec, e.down, e.rows) + advance - 1) / advance;
+  const int advance = advance_of(e.down, e.rows), slots = slots_of(spec, e.down, e.rows);
   if (static_cast<double>(advance) * seen(spec, e.across, e.columns) > kMostUnrolled) return {};
   const double steps = e.run + slots - 1,
                products = static_cast<double>(e.rows) * e.columns * taps / (phases * phases_across),

@@ -69,7 +69,7 @@ Part part_of_plane(const KernelSpec& spec, const DepthwiseConfig& e, const Probl
             .run = run,
             .parts_across = (p.across + columns - 1) / columns,
             .parts_down = (p.down + run - 1) / run,
-            .slots = (seen(spec, e.down, 1) + p.advance - 1) / p.advance,
+            .slots = slots_of(spec, e.down, 1),
             .registers = 0,
             .instructions = 0,
             .fronts = 0};
@@ -185,7 +185,7 @@ std::optional<DepthwiseConfig> plan_depthwise_planes_gradient(const KernelSpec& 
   Problem p{.across = static_cast<int>(spec.extent[line.pixel_index]),
             .down = e.down ? static_cast<int>(spec.extent[e.down->pixel_index]) : 1,
             .taps = taps_of(spec, e.down) * taps_of(spec, e.across),
-            .advance = e.down ? static_cast<int>(e.down->pixel) : 1,
+            .advance = advance_of(e.down, 1),
             .all_units = spec.extent[e.channel],
             .least_units = 0,
             .images = elements(spec.extent, c.first_k(),

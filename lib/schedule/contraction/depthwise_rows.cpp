@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "plan/tma_limits.hpp"
 #include "schedule/contraction/depthwise_boxes.hpp"
@@ -24,24 +23,6 @@ constexpr int kMostStages = 8, kLeastStages = 3;
 constexpr double kFlight = 40e3;  // bytes under way of an SM that reach the rate of memory
 constexpr double kExposed = 0.2;  // of the shorter of memory and instructions
 
-int floor_of(std::int64_t x, std::int64_t divisor) {
-  return static_cast<int>(x >= 0 ? x / divisor : -((-x + divisor - 1) / divisor));
-}
-// Coordinates that `results` neighbours see, as the device code's Axis has them.
-int first_seen(const KernelSpec& spec, const ImageDim& d) {
-  return -floor_of(-(d.base + std::min<std::int64_t>(0, d.tap * (taps_of(spec, d) - 1))),
-                   d.divisor);
-}
-int seen(const KernelSpec& spec, const ImageDim& d, int results) {
-  const auto high =
-      d.base + d.pixel * (results - 1) + std::max<std::int64_t>(0, d.tap * (taps_of(spec, d) - 1));
-  return floor_of(high, d.divisor) - first_seen(spec, d) + 1;
-}
-// From one block of results to the next.
-int pitch_of(const ImageDim& d, int results) {
-  return static_cast<int>(d.divisor > 1 ? results / d.divisor : results * d.pixel);
-}
-
 // A thread block's shape and what follows from it.
 struct Block {
   int rows, columns, lanes, across, planes;
@@ -52,10 +33,10 @@ struct Block {
         int across_, int planes_)
       : rows(rows_), columns(columns_), lanes(lanes_), across(across_), planes(planes_) {
     const ImageDim &down = *e.down, &line_dim = *e.across;
-    advance = pitch_of(down, rows);
-    slots = (seen(spec, down, rows) + advance - 1) / advance;
+    advance = advance_of(down, rows);
+    slots = slots_of(spec, down, rows);
     const int count = seen(spec, line_dim, columns);
-    line = (across - 1) * pitch_of(line_dim, columns) + count;
+    line = (across - 1) * advance_of(line_dim, columns) + count;
     workers = lanes * across * planes;
     taps = taps_of(spec, down) * taps_of(spec, line_dim);
     products = static_cast<double>(rows) * columns * taps * kEach /
@@ -132,7 +113,7 @@ std::optional<DepthwiseConfig> plan_depthwise_rows(const KernelSpec& spec,
                      flight = (stages - 1) * s.stage_bytes() * at_once,
                      // SMs that have a thread block more than others work when those rest.
             each = grid / device.sms, unlike = std::ceil(each) / each;
-        const double again = static_cast<double>(s.line) / (s.across * pitch_of(line, s.columns)),
+        const double again = static_cast<double>(s.line) / (s.across * advance_of(line, s.columns)),
                      rows_again = (run + s.slots - 1) / run;
         // Thread blocks that begin and end together leave memory idle, which those of several
         // rounds do not: 128 x 144 x 56 x 56, 3 x 3 on an H200 79 us in one round, 71 in two. Image
@@ -184,7 +165,7 @@ std::optional<DepthwiseConfig> plan_depthwise_rows(const KernelSpec& spec,
             phases = static_cast<int>(down.divisor),
             // Steps of two rows of the image, at the least: 128 x 144 x 56 x 56, 3 x 3 79 us with
             // two, 88 with one, its image gradient of stride 2 47 and 53.
-      rows = pitch_of(down, phases) > 1 ? phases : 2 * phases;
+      rows = advance_of(down, phases) > 1 ? phases : 2 * phases;
   for (int blocks = (pairs + kMostLanes - 1) / kMostLanes;; ++blocks) {
     // 32 bytes or a multiple: of smaller pieces of a result the cache writes others' half. (36
     // lanes: 108 us where 24 take 71.)

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "plan/access.hpp"
 #include "schedule/schedule_parts.hpp"
@@ -39,10 +38,8 @@ struct Walk {
 
   Walk(const KernelSpec& spec, const DepthwiseConfig& e, int rows_, int columns_, int run_)
       : rows(rows_), columns(columns_), run(run_) {
-    const auto divisor = e.down ? static_cast<int>(e.down->divisor) : 1,
-               step = e.down ? static_cast<int>(e.down->pixel) : 1;
-    advance = divisor > 1 ? rows / divisor : rows * step;
-    slots = (seen(spec, e.down, rows) + advance - 1) / advance;
+    advance = advance_of(e.down, rows);
+    slots = slots_of(spec, e.down, rows);
     pixels = std::min(advance, rows * taps_of(spec, e.down)) * read(spec, e.across, columns);
     passed = static_cast<double>(advance) * seen(spec, e.across, columns);
   }
@@ -142,8 +139,20 @@ int widest(int bytes, const Fits& fits) {
 
 int seen(const KernelSpec& spec, const std::optional<ImageDim>& d, int results) {
   if (!d) return 1;
-  const auto span = d->pixel * (results - 1) + std::abs(d->tap) * (taps_of(spec, d) - 1);
-  return static_cast<int>(span / d->divisor) + 1;
+  const std::int64_t reach = d->tap * (taps_of(spec, d) - 1),
+                     low = d->base + std::min<std::int64_t>(0, reach),
+                     high = d->base + d->pixel * (results - 1) + std::max<std::int64_t>(0, reach);
+  return static_cast<int>(floor_divide(high, d->divisor) + floor_divide(-low, d->divisor)) + 1;
+}
+
+int advance_of(const std::optional<ImageDim>& d, int results) {
+  if (!d) return results;
+  return static_cast<int>(d->divisor > 1 ? results / d->divisor : results * d->pixel);
+}
+
+int slots_of(const KernelSpec& spec, const std::optional<ImageDim>& d, int results) {
+  const int advance = advance_of(d, results);
+  return (seen(spec, d, results) + advance - 1) / advance;
 }
 
 int line_pack(const KernelSpec& spec, const DepthwiseConfig& e, int columns) {

@@ -5,8 +5,15 @@
 
 namespace sinter {
 
-// Coordinates of the image that `results` neighbours see.
+// Coordinates of the image that a block of `results` neighbours sees, as the device code's Axis has
+// them.
 int seen(const KernelSpec& spec, const std::optional<ImageDim>& dim, int results);
+
+// From a block of `results` neighbours to the next: coordinates of the image.
+int advance_of(const std::optional<ImageDim>& dim, int results);
+
+// Blocks that see the coordinates which come with one: so many are summed at once.
+int slots_of(const KernelSpec& spec, const std::optional<ImageDim>& dim, int results);
 
 inline constexpr int kMostPhases = 4;  // of a strided data gradient, along one dim
 // Multiplications of a thread's block, and places of the image that its steps pass, read or not:

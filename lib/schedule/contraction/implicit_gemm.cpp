@@ -66,8 +66,6 @@ const KernelPort* loaded_port(const KernelSpec& spec, const ProductOperand& oper
   return p;
 }
 
-std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return (a - (a % b + b) % b) / b; }
-
 // How TMA walks over the dim. `rank`: of the image.
 std::optional<WindowAxis> axis_of(const ImageDim& d, const Dims& extent, int rank) {
   WindowAxis axis;

@@ -6,6 +6,7 @@
 #include "plan/access.hpp"
 #include "plan/tma_limits.hpp"
 #include "schedule/contraction/depthwise_boxes.hpp"
+#include "schedule/contraction/depthwise_walk.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/narrow_groups_gradient.hpp"
 #include "schedule/schedule_parts.hpp"
@@ -95,7 +96,7 @@ std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
   e.across = dims->back();
   e.image.offset = image->access.offset + offset;
   const int down_taps = taps_of(spec, e.down), line_taps = taps_of(spec, e.across),
-            slots = static_cast<int>(std::abs(e.down->tap)) * (down_taps - 1) + 1,
+            slots = slots_of(spec, e.down, 1),
             reach = static_cast<int>(std::abs(e.across->tap)) * (line_taps - 1);
   if (down_taps * ((line_taps + 1) / 2 * 2) > kMostTaps + down_taps || slots > kMostSlots ||
       roles.taps.size() !=
