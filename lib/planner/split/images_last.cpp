@@ -6,7 +6,7 @@
 #include "plan/access.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/index_map.hpp"
-#include "schedule/contraction/convolution_dims.hpp"
+#include "planner/split/read_convolution.hpp"
 #include "schedule/contraction/implicit_gemm.hpp"
 #include "schedule/contraction/index_order.hpp"
 
@@ -18,34 +18,6 @@ bool wants_k_fastest(const ProductOperand& a, const KernelPort& x, const Product
                      const KernelPort& y) {
   const auto first = multiplied_type(x.type, a.type), second = multiplied_type(y.type, b.type);
   return first && second && !takes_either_major(*first) && !takes_either_major(*second);
-}
-
-// Whether a column is a tap of the filter: a window of the image names it or, of dims that need
-// none, it steps neither within a pixel nor beyond the image. Taps that are one index with the
-// channels are copied as these.
-bool is_tap(const KernelSpec& spec, const Access& image, const std::vector<int>& pixels, int i) {
-  for (const Window& w : image.windows)
-    if (w.coefficient[i] != 0) return true;
-  const std::int64_t stride = image.stride[i];
-  bool beside = false, beyond = true;
-  for (auto p = pixels.begin() + 1; p != pixels.end(); ++p) {
-    if (image.stride[*p] == 0) continue;
-    beside |= stride >= image.stride[*p];
-    beyond &= stride >= image.stride[*p] * spec.extent[*p];
-  }
-  return beside && !beyond;
-}
-
-// What the indices are. Nothing where it is no filter gradient.
-std::optional<ConvolutionRoles> gradient_roles_of(const KernelSpec& spec, const Access& image) {
-  const ContractionSpec& c = spec.contraction();
-  ConvolutionRoles r;
-  if (!add_batch_and_k(c, r) || !r.pixels_in_k || !r.channels.empty()) return {};
-  for (int i = c.first_m(); i < c.first_n(); ++i) r.side.push_back(i);
-  for (int i = c.first_n(); i < c.first_k(); ++i)
-    (is_tap(spec, image, r.pixels, i) ? r.taps : r.channels).push_back(i);
-  if (r.channels.empty() || r.side.empty()) return {};
-  return r;
 }
 
 // An index of an operand as its copy has it; `dim`: of pixels, those beside the image not included.
@@ -84,23 +56,18 @@ void join_last(KernelSpec& spec) {
 }  // namespace
 
 std::vector<KernelSpec> images_last(const KernelSpec& given, int way, Temporaries& temporaries) {
-  const ContractionSpec* const old = given.as_contraction();
-  if (!old || !is_single_product(*old) || reads_joined_indices(given)) return {};
-  const KernelPort* const x = loaded_as_it_is(given, old->b().body);
-  const KernelPort* const y = loaded_as_it_is(given, old->a().body);
-  if (!x || !y || !y->access.windows.empty() || !wants_k_fastest(old->b(), *x, old->a(), *y))
+  const auto read = read_convolution(given);
+  if (!read || !read->gradient || read->roles.side.empty() || read->offset != 0 ||
+      read->image_index < 0)
     return {};
-  const auto roles = gradient_roles_of(given, x->access);
-  if (!roles) return {};
-  int image_index = -1;
-  std::int64_t offset = 0;
-  const auto dims = image_dims(given, *roles, x->access, image_index, offset);
-  if (!dims || offset != 0 || image_index < 0) return {};
-  for (const ImageDim& d : *dims)
+  const auto& [x, y, gradient, roles, dims, image_index, offset] = *read;
+  const ContractionSpec& old = given.contraction();
+  if (!wants_k_fastest(old.b(), *x, old.a(), *y)) return {};
+  for (const ImageDim& d : dims)
     if (!d.parts.empty() || d.pixel_index < 0) return {};
 
   // Neighbouring pixels of a row step as their images do, by whole units.
-  const ImageDim& row = dims->back();
+  const ImageDim& row = dims.back();
   const bool joined = way == 1;
   const std::int64_t images = given.extent[image_index];
   if (joined && (row.pixel != 1 || row.divisor != 1 || images % unit_of(*x) != 0 ||
@@ -115,9 +82,9 @@ std::vector<KernelSpec> images_last(const KernelSpec& given, int way, Temporarie
   const auto rearrange = [&](ProductOperand& operand, const KernelPort& port,
                              const std::vector<int>& channels, bool image) {
     std::vector<Place> places;
-    for (const ImageDim& d : *dims)
+    for (const ImageDim& d : dims)
       if (!joined || &d != &row) places.push_back({&d, d.pixel_index});
-    for (int i : roles->batch)
+    for (int i : roles.batch)
       if (moves_along(port.access, i)) places.push_back({nullptr, i});
     for (int i : channels) places.push_back({nullptr, i});
     if (joined) places.push_back({&row, row.pixel_index});
@@ -154,8 +121,8 @@ std::vector<KernelSpec> images_last(const KernelSpec& given, int way, Temporarie
     }
     read_instead(spec, operand, written, std::move(access));
   };
-  rearrange(spec.contraction().b(), *x, roles->channels, true);
-  rearrange(spec.contraction().a(), *y, roles->side, false);
+  rearrange(spec.contraction().b(), *x, roles.channels, true);
+  rearrange(spec.contraction().a(), *y, roles.side, false);
   // Images become the innermost index of k, behind the pixels of a row.
   std::vector<int> order(static_cast<std::size_t>(rank));
   std::iota(order.begin(), order.end(), 0);
