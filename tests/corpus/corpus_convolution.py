@@ -269,6 +269,13 @@ directions("depthwise_groups_6_to_3_lines", [2, 24, 9, 11], [12, 6, 3, 2], strid
 directions("depthwise_groups_4_to_1", [2, 20, 7, 9], [5, 4, 3, 3], pre=[1, 1], groups=5, io="f32")
 directions("depthwise_groups_3d", [2, 12, 3, 4, 5], [24, 3, 2, 3, 3], pre=[1, 1, 1], post=[0, 1, 1], groups=4, io="f32")
 directions("depthwise_1d_31_taps", [2, 24, 90], [24, 1, 31], pre=[15], groups=24, io="f32")
+# With SINTER_DEPTHWISE=mma tiles of two to four multiplications: lines and channels that end anywhere, dilation.
+directions("depthwise_1d_taps", [3, 72, 150], [72, 1, 31], pre=[15], groups=72, which="fd")
+directions("depthwise_1d_taps_dilated", [2, 40, 70], [40, 1, 25], pre=[48], post=[0], dilation=[2], groups=40, io="f16",
+           mode="convolution", which="fd")
+directions("depthwise_1d_taps_infinite", [5, 32, 100], [32, 1, 27], pre=[12], post=[15], groups=32, infinite=97,
+           which="f")
+directions("depthwise_1d_stride_2", [3, 48, 41], [48, 1, 5], stride=[2], pre=[2], post=[1], groups=48, which="fd")
 directions("depthwise_1d_parts", [2, 40, 2048], [40, 1, 4], pre=[3], post=[0], groups=40)
 directions("depthwise_31x31", [1, 16, 12, 13], [16, 1, 31, 31], pre=[15, 15], groups=16, which="f")
 # 8-bit numbers, whose products and their sums f32 holds.
@@ -413,6 +420,24 @@ def depthwise_block():
 
 
 depthwise_block()
+
+
+def depthwise_conformer():
+    """A Conformer's convolution with bias, activation and residual, and again with what belongs to channels alone."""
+    g = Graph("convolution_depthwise_1d_block", "bf16")
+    image(g, "x", [2, 64, 100])
+    image(g, "w", [64, 1, 31])
+    g.tensor("bias", [1, 64, 1])
+    for name in ("c", "d"):
+        g.conv("x" if name == "c" else "y", "w", name, pre_padding=[15], post_padding=[15], groups=64)
+        g.pointwise("add", f"{name}_biased", name, "bias")
+        g.pointwise("swish_fwd", f"{name}_active", f"{name}_biased")
+    g.pointwise("add", "y", "c_active", "x")
+    image(g, "y", [2, 64, 100], output=True)
+    image(g, "d_active", [2, 64, 100], output=True)
+
+
+depthwise_conformer()
 
 
 def depthwise_scale_bias():

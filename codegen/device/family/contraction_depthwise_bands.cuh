@@ -16,6 +16,10 @@
 // next row, and that of slot 0 is complete. So nothing but sums moves, and these by the
 // instruction that adds to them, whose result may lie elsewhere than its addend.
 //
+// Boxed, a tile may see more than 16 pixels: as many multiplications as these have sixteens add up,
+// each with its own band. So 31 taps of one row, three for 8 results, are 128 products a result
+// where ordinary cores multiply 31, and still eight times as fast.
+//
 // A register of the left operand holds two neighbouring pixels of a channel, a word of memory two
 // neighbouring channels of a pixel: words of two pixels are mixed.
 //
@@ -60,7 +64,9 @@ struct Bands {
   static constexpr int pitch = Config::columns * Columns::step, first = Columns::first(0),
                        seen = Columns::last(Config::columns) - first + 1,
                        pixels = (across - 1) * pitch + seen;
-  static_assert(seen <= depth);
+  // Multiplications, of `depth` pixels each, that a tile's pixels are.
+  static constexpr int chunks = (seen + depth - 1) / depth;
+  static_assert(chunks == 1 || (boxed && rows_at_once == 1 && pitch == width));
   static constexpr int advance = S::advance, slots = S::slots,
                        new_row = S::first_row + (slots - 1) * advance;
   // The tap that the row of results in a slot has for a step's row; -1: none.
@@ -102,12 +108,12 @@ struct Bands {
   static constexpr int filter = (S::taps + 1) * lanes * words;  // words
 };
 
-// A warp's filters as right operands: lane 4 x + t has, of column x, k = 2 t, 2 t + 1 and eight on,
-// which are the pixels that Bands says.
+// A warp's filters as right operands, for each chunk of pixels: lane 4 x + t has, of column x, k =
+// 2 t, 2 t + 1 and eight on, which are the pixels that Bands says.
 template <class Config>
 struct BandMatrices {
   using B = Bands<Config>;
-  unsigned at[B::Rows::taps][B::each][2];
+  unsigned at[B::Rows::taps][B::chunks][B::each][2];
 
   SINTER_DEVICE void load(const unsigned* filter, int warp) {
     using Columns = typename B::Columns;
@@ -115,20 +121,21 @@ struct BandMatrices {
 #pragma unroll
     for (int r = 0; r < B::Rows::taps; ++r)
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
+      for (int h = 0; h < 2 * B::chunks; ++h) {
         const unsigned* line[2];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           const int s = column < Config::columns
-                            ? Columns::tap_of(column, B::first + B::pixel_of(lane % 4, 2 * h + i))
+                            ? Columns::tap_of(column, B::first + h / 2 * B::depth +
+                                                          B::pixel_of(lane % 4, h % 2 * 2 + i))
                             : -1;
           line[i] =
               filter + ((s < 0 ? B::S::taps : r * Columns::taps + s) * B::lanes + warp) * B::words;
         }
 #pragma unroll
         for (int w = 0; w < B::words; ++w) {
-          at[r][2 * w][h] = warp_matrix::low_halves(line[0][w], line[1][w]);
-          at[r][2 * w + 1][h] = warp_matrix::high_halves(line[0][w], line[1][w]);
+          at[r][h / 2][2 * w][h % 2] = warp_matrix::low_halves(line[0][w], line[1][w]);
+          at[r][h / 2][2 * w + 1][h % 2] = warp_matrix::high_halves(line[0][w], line[1][w]);
         }
       }
   }
@@ -328,9 +335,12 @@ struct BandWork {
         for (int j = 0; j < B::advance; ++j) {
           const int r = B::tap_of(slot, j);
           if (r < 0) continue;
-          warp_matrix::multiply(Element{}, sums[slot][e], before, pixels[j].at[e],
-                                bands.at[r][e][0], bands.at[r][e][1]);
-          before = sums[slot][e];
+#pragma unroll
+          for (int n = 0; n < B::chunks; ++n) {
+            warp_matrix::multiply(Element{}, sums[slot][e], before, pixels[j].at[n][e],
+                                  bands.at[r][n][e][0], bands.at[r][n][e][1]);
+            before = sums[slot][e];
+          }
         }
         if (before != sums[slot][e])
 #pragma unroll

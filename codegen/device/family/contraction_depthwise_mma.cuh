@@ -16,7 +16,7 @@ template <class Config>
 struct PixelMatrices {
   using B = Bands<Config>;
   using Vector = typename Word<B::bytes>::Type;
-  unsigned at[B::each][4];
+  unsigned at[1][B::each][4];
 
   // `row`: of the row and the lane's vector; `tile`: of both tiles' pixel 2 t.
   SINTER_DEVICE void load(const unsigned* row, const int (&tile)[2]) {
@@ -27,8 +27,8 @@ struct PixelMatrices {
       get(row + (tile[i % 2] + B::place(i / 2 * 8 + 1)) * B::words, y);
 #pragma unroll
       for (int w = 0; w < B::words; ++w) {
-        at[2 * w][i] = warp_matrix::low_halves(x[w], y[w]);
-        at[2 * w + 1][i] = warp_matrix::high_halves(x[w], y[w]);
+        at[0][2 * w][i] = warp_matrix::low_halves(x[w], y[w]);
+        at[0][2 * w + 1][i] = warp_matrix::high_halves(x[w], y[w]);
       }
     }
   }

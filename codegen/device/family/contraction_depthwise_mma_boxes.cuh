@@ -32,7 +32,7 @@ struct BoxedBands {
   static constexpr bool by_boxes = leaves_by_boxes<Result>;
   static constexpr int units = B::lanes * B::each / 8, line = Config::image_line;
   static_assert(B::advance == 1 && B::Columns::step == 1 && B::pitch == 8 && B::planes > 1 &&
-                line % 8 == 4 && line >= (B::across - 1) * B::pitch + B::depth &&
+                line % 8 == 4 && line >= (B::across - 1) * B::pitch + B::chunks * B::depth &&
                 (B::rows_at_once == 1 || (by_boxes && B::slots > 1)));
   static constexpr int row_lines = B::planes * line,  // of the image
       box_bytes = B::rows_at_once * row_lines * Lines<units>::bytes,
@@ -55,29 +55,32 @@ template <class Config>
 struct BoxedPixels {
   using B = Bands<Config>;
   using Vector = typename Word<B::bytes>::Type;
-  unsigned at[B::each][4];
+  unsigned at[B::chunks][B::each][4];
 
   // `zero`: which the compiler does not know; so a register that is the same as another one is not
   // copied for each multiplication, whose left operand is four registers in a row.
   template <class Lane>
   SINTER_DEVICE void load(const Lane& lane, int bytes, unsigned zero) {
-    // A tile's second half is its neighbour's first, where that is tile g + 8.
+    // A tile's second half is its neighbour's first, where that is tile g + 8, and the next chunk's
+    // first is that one's second.
     constexpr bool shared = B::rows_at_once == 1 && B::across > 1;
     constexpr int beside = shared ? B::pitch : 8 / B::across * Config::image_line;  // tile g + 8
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (shared && i == 2) {
+    for (int n = 0; n < B::chunks * 4; ++n) {
+      const int chunk = n / 4, i = n % 4;
+      if (shared && (i == 2 || n == 4 * chunk && chunk > 0)) {
 #pragma unroll
-        for (int e = 0; e < B::each; ++e) at[e][2] = at[e][1] | zero;
+        for (int e = 0; e < B::each; ++e)
+          at[chunk][e][i] = (i == 2 ? at[chunk][e][1] : at[chunk > 0 ? chunk - 1 : 0][e][3]) | zero;
         continue;
       }
-      const int fours = i / 2 * 2 + i % 2 * (beside / 4);
+      const int fours = chunk * 4 + i / 2 * 2 + i % 2 * (beside / 4);
       const auto x = lane.template get<Vector>(fours, bytes),
                  y = lane.template get<Vector>(fours + 1, bytes);
 #pragma unroll
       for (int w = 0; w < B::words; ++w) {
-        at[2 * w][i] = warp_matrix::low_halves(word(x, w), word(y, w));
-        at[2 * w + 1][i] = warp_matrix::high_halves(word(x, w), word(y, w));
+        at[chunk][2 * w][i] = warp_matrix::low_halves(word(x, w), word(y, w));
+        at[chunk][2 * w + 1][i] = warp_matrix::high_halves(word(x, w), word(y, w));
       }
     }
   }

@@ -292,25 +292,28 @@ std::optional<DepthwisePlan> plan_as(const KernelSpec& given, bool groups,
         (device.depthwise.empty() && (!best || sure || planes->microseconds < best->microseconds)))
       best = std::move(planes);
   }
-  if (dims->size() == 2 && !groups) {
+  const bool one_dim = dims->size() == 1;
+  if (!groups && (dims->size() == 2 || (one_dim && !e.gradient))) {
     const int vector = channels % 4 == 0 && walked(4) ? 4 : e.each;
-    e.down = dims->front();
+    e.down = one_dim ? ImageDim{} : dims->front();
     e.across = dims->back();
     auto mma = e.gradient ? plan_depthwise_gradient_mma(spec, e, memory, device)
                           : plan_depthwise_mma(spec, e, vector, memory, device);
     // Few taps leave ordinary cores idle, too, and tensor cores' kernels move more through shared
     // memory, which their estimates know little of. (On an H100, ordinary and tensor cores: 128 x
     // 144 x 56 x 56, 3 x 3 101 and 98 to 126 us, its filter gradient 99 and 108 to 132; 64 x 384 x
-    // 28 x 28, 7 x 7 106 and 39, its filter gradient 80 and 49.)
+    // 28 x 28, 7 x 7 106 and 39, its filter gradient 80 and 49.) Of one dim the estimates are
+    // right: 16 x 512 x 1500, 9 taps on an H200 21 and 14 us, 4 x 2048 x 4096, 4 taps 38 to 41
+    // both.
     constexpr int kFewestTaps = 25;
     // Of single channels as groups, as long as few lanes of a line have none: 144 channels, 3 x 3,
     // on an H200 78 us in lines of 64 channels, 74 on ordinary cores; 66 in lines of
     // all 144.
     constexpr double kMostLanes = 1.25;
-    auto units = plan_units_gradient(spec, e, memory, device);
+    auto units = one_dim ? std::nullopt : plan_units_gradient(spec, e, memory, device);
     const double width = units ? 8.0 * units->lanes : 1,
                  all_lanes = std::ceil(static_cast<double>(channels) / width) * width;
-    const bool enough = taps_of(spec, e.down) * taps_of(spec, e.across) >= kFewestTaps,
+    const bool enough = one_dim || taps_of(spec, e.down) * taps_of(spec, e.across) >= kFewestTaps,
                few_empty = all_lanes <= kMostLanes * static_cast<double>(channels);
     // `name`: by which a test asks for it.
     const auto consider = [&](std::optional<DepthwiseConfig> other, std::string_view name,
@@ -319,7 +322,9 @@ std::optional<DepthwisePlan> plan_as(const KernelSpec& given, bool groups,
       if (other && (device.depthwise.empty() ? faster : device.depthwise == name))
         best = std::move(other);
     };
-    consider(plan_depthwise_rows(spec, e, memory, device), "rows", true);
+    DepthwiseConfig walked = e;
+    if (one_dim) std::swap(walked.down, walked.across);
+    consider(plan_depthwise_rows(spec, walked, memory, device), "rows", true);
     if (mma && units && device.depthwise == "mma" && mma->microseconds <= units->microseconds)
       units.reset();
     consider(std::move(mma), "mma", enough);

@@ -14,6 +14,7 @@ namespace {
 
 // Of a multiplication: independent tiles, results of a tile, pixels that they see.
 constexpr int kTiles = 16, kWidth = 8, kDepth = 16;
+constexpr int kMostChunks = 4;       // multiplications of a tile and row of the filter
 constexpr int kMostChannels = 4;     // of a lane
 constexpr int kLeastColumns = 4;     // of a tile: else too few of its products count
 constexpr int kMostStages = 8;       // rows
@@ -26,9 +27,16 @@ constexpr double kFlight = 40e3;     // bytes under way of an SM that reach the 
 constexpr double kAgain = 0.15;      // of memory's time, for an image that is read once more
 constexpr double kExposed = 0.2;     // of the shorter of memory and instructions
 
+// Multiplications that the pixels of a tile of so many results are.
+int chunks_of(const KernelSpec& spec, const ImageDim& d, int columns) {
+  const std::int64_t seen = d.pixel * (columns - 1) + std::abs(d.tap) * (taps_of(spec, d) - 1) + 1;
+  return static_cast<int>((seen + kDepth - 1) / kDepth);
+}
+
 // The shape of a thread block, as the device code's Bands has it.
 struct Bands {
   int each, lanes, columns, across;
+  int chunks;                // multiplications of a tile and row of the filter
   int taps, advance, slots;  // rows of the filter, of the image a step, of results in the making
   int pixels, row, plane;    // of a row of the image; vectors
   bool boxed;                // by TMA: `pixels` of a box
@@ -36,13 +44,19 @@ struct Bands {
 
   Bands(const KernelSpec& spec, const DepthwiseConfig& parts, int each_, int lanes_, int columns_,
         int across_, bool boxed_, int rows_)
-      : each(each_), lanes(lanes_), columns(columns_), across(across_), boxed(boxed_), rows(rows_) {
+      : each(each_),
+        lanes(lanes_),
+        columns(columns_),
+        across(across_),
+        chunks(chunks_of(spec, *parts.across, columns_)),
+        boxed(boxed_),
+        rows(rows_) {
     const ImageDim &down = *parts.down, &line = *parts.across;
     taps = taps_of(spec, down);
     advance = advance_of(down, 1);
     slots = slots_of(spec, down, 1);
     pixels = seen(spec, line, across * columns);
-    if (boxed) pixels = line_of_box((across - 1) * columns + kDepth);
+    if (boxed) pixels = line_of_box((across - 1) * columns + chunks * kDepth);
     row = (pixels + 1) / 2 * 2 * (lanes + 1);
     const int bank = 4 * across % 32;
     plane = (row * advance + 31 - bank) / 32 * 32 + bank;
@@ -53,8 +67,8 @@ struct Bands {
   int copies() const { return (planes() * pixels + 31) / 32; }  // of a thread and row
   int registers() const {
     constexpr int kOwn = 30;  // at the least, besides
-    return slots * each * 4 + taps * each * 2 + advance * each * 4 + (boxed ? 0 : 2 * copies()) +
-           (rows - 1) * each * 2 + kOwn;
+    return slots * each * 4 + chunks * (taps * each * 2 + advance * each * 4) +
+           (boxed ? 0 : 2 * copies()) + (rows - 1) * each * 2 + kOwn;
   }
   // Thread blocks an SM whose registers are enough.
   int most_blocks(const DeviceModel& device) const {
@@ -94,6 +108,7 @@ struct Bands {
   // wait.
   double steps(double run, double of_group) const {
     constexpr double kBegin = 2;
+    if (slots == 1) return run + kBegin;  // no row is read before results
     const double whole = run / of_group, before = std::ceil((slots - 1.0) / rows);
     if (whole == std::floor(whole)) return run + whole * (before / 2 + kBegin);
     return run + before + kBegin + std::floor(whole) * (before / 2 + kBegin);
@@ -104,10 +119,10 @@ struct Bands {
   double clocks(double ctas, int width, int cost) const {
     constexpr double kCopy = 6, kFixed = 40, kPack = 20, kResult = 3, kMultiplication = 6,
                      kBarrier = 150, kIssued = 0.9;
-    const double code = (boxed ? 0 : kCopy * copies() * advance) + advance * (8 + 4.0 * each) +
-                        each * taps + 8 + 4.0 * each / width * (kPack + (kResult + cost) * width) +
-                        kFixed,
-                 issued = code / kIssued, multiplied = kMultiplication * each * taps;
+    const double code = (boxed ? 0 : kCopy * copies() * advance) +
+                        chunks * (advance * (8 + 4.0 * each) + each * taps) + 8 +
+                        4.0 * each / width * (kPack + (kResult + cost) * width) + kFixed,
+                 issued = code / kIssued, multiplied = kMultiplication * each * taps * chunks;
     return ctas * lanes / 4 * std::max(issued, multiplied) + std::min(issued, multiplied) +
            kBarrier;
   }
@@ -118,7 +133,7 @@ bool fits_boxes(const KernelSpec& spec, DepthwiseConfig& e, double planes,
                 const DeviceModel& device) {
   const ImageDim &down = *e.down, &line = *e.across;
   if (!device.has_tma || !device.has_wgmma || down.pixel != 1 || line.pixel != 1 ||
-      e.columns != kWidth || !down.parts.empty() || !line.parts.empty() ||
+      chunks_of(spec, line, kWidth) > kMostChunks || !down.parts.empty() || !line.parts.empty() ||
       !set_map(spec, e, e.image))
     return false;
   const std::vector<int>& counted = e.image.counted;
@@ -159,21 +174,20 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   if (type(parts.image) != type(parts.other) || info(type(parts.image)).bytes != 2) return {};
   const ImageDim &down = *parts.down, &line = *parts.across;
   if (vector < 2 || down.divisor != 1 || line.divisor != 1) return {};
-  const int columns = columns_of(spec, line);
-  if (columns < kLeastColumns) return {};
 
   DepthwiseConfig e = parts;
   e.rows = 1;
-  e.columns = columns;
+  e.columns = kWidth;
   e.packing = choose_packing(spec, e.channel, std::min(kWidth, widest_pack(spec)));
   const ContractionSpec& c = spec.contraction();
   const double channels = static_cast<double>(spec.extent[e.channel]),
-               rows = static_cast<double>(spec.extent[down.pixel_index]),
-               tiles = std::ceil(static_cast<double>(spec.extent[line.pixel_index]) / columns);
-  const double planes =
-      elements(spec.extent, 0, e.channel) * elements(spec.extent, c.first_m(), c.first_n() - 2);
+               rows = down.pixel_index < 0 ? 1 : static_cast<double>(spec.extent[down.pixel_index]),
+               line_pixels = static_cast<double>(spec.extent[line.pixel_index]);
+  const int spatial = down.pixel_index < 0 ? 1 : 2;
+  const double planes = elements(spec.extent, 0, e.channel) *
+                        elements(spec.extent, c.first_m(), c.first_n() - spatial);
   const int all_taps = static_cast<int>(elements(spec.extent, c.first_k(), spec.extent.size()));
-  if (channels * rows * tiles * planes * all_taps == 0) return {};
+  if (channels * rows * line_pixels * planes * all_taps == 0) return {};
   const int cost = element_cost(spec, spec.body);
   // Tests: the long walks that few SMs have on small shapes.
   const double sms = device.depthwise == "mma" ? 3 : device.sms;
@@ -185,7 +199,8 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
       boxes ? result_in_boxes(spec, e, loads) : std::nullopt;
   const DepthwiseOperand image = e.image;
   // By TMA if it can.
-  const auto choose = [&](bool boxed) {
+  const auto choose = [&](bool boxed, int columns) {
+    const double tiles = std::ceil(line_pixels / columns);
     // Two rows at once need results that leave in boxes, which other threads do not see.
     for (const auto& [each, lanes, across, together] : arrangements(boxed && result ? 2 : 1)) {
       if (each > vector || (across > 1 && across >= 2 * tiles)) continue;
@@ -193,7 +208,7 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
       const int units = lanes * each / 8;
       if (boxed && (units < 4 || across * together >= kTiles)) continue;
       const Bands b(spec, parts, each, lanes, columns, across, boxed, together);
-      if (together > 1 && b.slots < 2) continue;
+      if (together > 1 && (b.slots < 2 || b.chunks > 1)) continue;
       const double most = b.most_blocks(device);
       if (b.registers() > kMostRegisters || most < 1) continue;
       const double blocks = std::ceil(channels / (lanes * each)),
@@ -238,6 +253,7 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
                      us = std::max(waited, issued) + kExposed * std::min(waited, issued);
         if (least && *least <= us) continue;
         least = us;
+        e.columns = columns;
         e.each = each;
         e.lanes = lanes;
         e.run = static_cast<int>(run);
@@ -265,10 +281,11 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   };
   // Beside boxes few threads store: too few for results one by one, as of an image with channels
   // last and results with channels first.
-  if (boxes && (result || e.packing.width > 1)) choose(true);
+  if (boxes && (result || e.packing.width > 1)) choose(true, kWidth);
   if (!least) {
     e.image.map.reset();
-    choose(false);
+    const int columns = columns_of(spec, line);
+    if (columns >= kLeastColumns && down.pixel_index >= 0) choose(false, columns);
   }
   if (!least) return {};
   e.microseconds = device.launch_microseconds + *least;
