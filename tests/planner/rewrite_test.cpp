@@ -160,6 +160,29 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
        g.output(r, "y");
        CHECK(nodes(after(name, g), OpKind::pointwise) == 2);
      }},
+    {"share_repeats",
+     [](std::string_view name) {
+       Graph g;
+       auto q = g.tensor({.name = "q", .dim = {2, 6, 5, 8}}),
+            k = g.tensor({.name = "k", .dim = {2, 2, 4, 8}}),
+            v = g.tensor({.name = "v", .dim = {2, 1, 4, 8}});
+       const Tensor one = reshape(relu(k), {2, 2, 1, 4, 8});
+       const Tensor keys = reshape(concatenate({one, one, one}, 2), {2, 6, 4, 8});
+       const Tensor values = concatenate({v, v, v, v, v, v}, 1);
+       g.output(matmul(matmul(q, transpose(keys, {0, 1, 3, 2})), values), "y");
+       const Lowered l = after(name, g);
+       CHECK(nodes(l, OpKind::concatenate) == 0);
+       // Through views: heads behind tokens, batches joined.
+       Graph h;
+       auto x = h.tensor({.name = "x", .dim = {12, 5, 8}}),
+            y = h.tensor({.name = "y", .dim = {2, 4, 2, 8}});
+       const Tensor pairs = reshape(relu(y), {2, 4, 2, 1, 8});
+       const Tensor heads = reshape(concatenate({pairs, pairs, pairs}, 3), {2, 4, 6, 8});
+       h.output(matmul(x, reshape(transpose(heads, {0, 2, 3, 1}), {12, 8, 4})), "y2");
+       const Lowered m = after(name, h);
+       CHECK(nodes(m, OpKind::concatenate) == 0);
+       CHECK((*m.graph)[first(m, OpKind::matmul).inputs[1]].dim == Dims{4, 8, 4});
+     }},
     {"sink_concatenation",
      [](std::string_view name) {
        Graph g;

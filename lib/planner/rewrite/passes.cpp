@@ -4,10 +4,11 @@
 namespace sinter {
 
 // A new pass is a file of its own and two lines here.
-extern const Pass sink_concatenation_pass, split_reduction_pass, split_reduction_halves_pass,
-    cancel_views_pass, separate_conversion_pass, slice_parts_pass, split_product_halves_pass,
-    propagate_reshape_pass, hoist_view_pass, slice_operands_pass, sink_view_pass, store_copy_pass,
-    channels_last_pass, propagate_layout_pass, layout_for_reshape_pass, clone_dequantize_pass;
+extern const Pass share_repeats_pass, sink_concatenation_pass, split_reduction_pass,
+    split_reduction_halves_pass, cancel_views_pass, separate_conversion_pass, slice_parts_pass,
+    split_product_halves_pass, propagate_reshape_pass, hoist_view_pass, slice_operands_pass,
+    sink_view_pass, store_copy_pass, channels_last_pass, propagate_layout_pass,
+    layout_for_reshape_pass, clone_dequantize_pass;
 
 namespace {
 
@@ -16,6 +17,7 @@ constexpr int kMostGrowth = 8, kMostExtra = 256;  // nodes made for each of the 
 // At a node, the first that finds something wins, so that the order says what is preferred:
 // - a view that is none is cancelled before anything computes through it, and one that rounds is
 //   made a conversion before others move it, which want it to hold what it shows;
+// - what repeats a tensor is left out (share_repeats) before anything is computed on it;
 // - a slice is a pair's half (slice_parts, split_product_halves) before it is moved or computed for
 //   itself, which leaves the other half alone;
 // - a whole row kernel takes over a reshape's dims (propagate_reshape) before its elementwise end
@@ -23,10 +25,13 @@ constexpr int kMostGrowth = 8, kMostExtra = 256;  // nodes made for each of the 
 // - upwards (hoist_view, slice_operands) before downwards (sink_view), and a second store
 //   (store_copy) where neither does.
 const Pass* const kMovement[] = {
-    &sink_concatenation_pass,   &split_reduction_pass,     &split_reduction_halves_pass,
-    &cancel_views_pass,         &separate_conversion_pass, &slice_parts_pass,
-    &split_product_halves_pass, &propagate_reshape_pass,   &hoist_view_pass,
-    &slice_operands_pass,       &sink_view_pass,           &store_copy_pass,
+    &share_repeats_pass,     &sink_concatenation_pass,
+    &split_reduction_pass,   &split_reduction_halves_pass,
+    &cancel_views_pass,      &separate_conversion_pass,
+    &slice_parts_pass,       &split_product_halves_pass,
+    &propagate_reshape_pass, &hoist_view_pass,
+    &slice_operands_pass,    &sink_view_pass,
+    &store_copy_pass,
 };
 // Behind all that moves, since a layout is taken over from where the operand lies in the end; what
 // convolutions read says itself how it lies.

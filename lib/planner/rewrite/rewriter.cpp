@@ -1,6 +1,7 @@
 #include "planner/rewrite/rewriter.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace sinter {
 namespace {
@@ -202,6 +203,23 @@ void Rewriter::make(TensorId y, OpKind op, Attributes attributes, std::vector<Te
   drop_use(before);
 }
 
+void Rewriter::set_input(NodeId n, int port, TensorId to) {
+  auto& inputs = nodes_[at(n)].inputs;
+  const TensorId from = std::exchange(inputs[at(port)], to);
+  if (is_view_op(node(n).op)) forget_location(node(n).outputs[0]);
+  reads_[at(to)].push_back(n);
+  const bool still = std::find(inputs.begin(), inputs.end(), from) != inputs.end();
+  if (!still) std::erase(reads_[at(from)], n);
+  if (!live(n)) return;
+  if (!needed(to)) add_use(producer(to));
+  auto& readers = readers_[at(to)];
+  const auto place = std::lower_bound(readers.begin(), readers.end(), n);
+  if (place == readers.end() || *place != n) readers.insert(place, n);
+  if (still) return;
+  std::erase(readers_[at(from)], n);
+  if (!needed(from)) drop_use(producer(from));
+}
+
 void Rewriter::redirect(TensorId from, TensorId to) {
   const std::vector<NodeId> nodes = std::move(reads_[at(from)]);
   reads_[at(from)].clear();
@@ -228,6 +246,19 @@ void Rewriter::redirect(TensorId from, TensorId to) {
   if (readers_[at(from)].empty()) return;
   readers_[at(from)].clear();
   if (!needed(from)) drop_use(producer(from));
+}
+
+const Region* Rewriter::region_of(NodeId n) const {
+  return in_region(n) ? &regions_[at(region_[at(n)])] : nullptr;
+}
+
+void Rewriter::read_by_region(NodeId n, int port, TensorId to) {
+  const int region = region_[at(n)];
+  auto& inputs = regions_[at(region)].inputs;
+  const TensorId from = std::exchange(inputs[at(port)], to);
+  read_by_[to].push_back(region);
+  if (std::find(inputs.begin(), inputs.end(), from) == inputs.end())
+    std::erase(read_by_[from], region);
 }
 
 // Its outputs are those that it had, and all else that its nodes make stays among them.

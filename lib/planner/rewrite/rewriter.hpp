@@ -36,6 +36,9 @@ class Rewriter {
   bool live(NodeId n) const;
   // Whether the node is part of an attention region.
   bool in_region(NodeId n) const { return region_[static_cast<std::size_t>(n)] >= 0; }
+  const Region* region_of(NodeId n) const;  // null: of none
+  // The node's region reads `to` at a port of its operation, as its nodes do already.
+  void read_by_region(NodeId n, int port, TensorId to);
   // Where a tensor's elements lie, if what only moves data is done by strides; else nullopt.
   std::optional<Location> location(TensorId t) const;
 
@@ -46,6 +49,8 @@ class Rewriter {
   // user's graph, name and compute type the node takes.
   void make(TensorId y, OpKind op, Attributes attributes, std::vector<TensorId> inputs,
             NodeId like);
+  // A node reads another tensor at one of its ports; its result is the same.
+  void set_input(NodeId n, int port, TensorId to);
   // All that read `from` read `to`.
   void redirect(TensorId from, TensorId to);
   void set_stride(TensorId t, const Dims& stride);
