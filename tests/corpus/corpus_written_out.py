@@ -74,3 +74,43 @@ attention("dropout", sq=70, skv=160, weight="dropout")
 attention("rounded_twice", sq=70, skv=160, weight="dropout", rounds_p=True, io="f16")
 # No multiple of what the softmax gives: weights that are not divided yet would be others.
 attention("threshold", sq=70, skv=60, weight="threshold")
+
+
+def repeated_heads(name, how, written=False, hq=6, hk=2, sq=40, skv=70, d=16, stats=False):
+    """Keys and values copied for each head of Q, as models without grouped heads have them."""
+    g = Graph(f"attention_repeated_heads_{name}", "bf16")
+    g.tensor("Q", [2, hq, sq, d])
+    operands = []
+    for t in ("K", "V"):
+        g.tensor(t, [2, hk, skv, d])
+        each = [2, hk, hq // hk, skv, d]
+        one = g.reshape(t, f"{t}_one", [2, hk, 1, skv, d])
+        g.tensor(one, [2, hk, 1, skv, d], data_type="bf16")
+        if how == "expand":
+            g.pointwise("identity", f"{t}_each", one)
+        else:
+            g.node("concatenate", {f"IN_{i}": one for i in range(hq // hk)}, f"{t}_each", axis=2)
+        g.tensor(f"{t}_each", each, data_type="bf16")
+        operands.append(g.reshape(f"{t}_each", f"{t}_all", [2, hq, skv, d]))
+        g.tensor(operands[-1], [2, hq, skv, d], data_type="bf16")
+    k, v = operands
+    if not written:
+        outputs = {"O": "O", "Stats": "stats"} if stats else {"O": "O"}
+        g.node("sdpa", {"Q": "Q", "K": k, "V": v}, outputs, attn_scale=0.25, causal_mask=True,
+               **({"generate_stats": True} if stats else {}))
+        g.output("O")
+        if stats:
+            g.tensor("stats", output=True, data_type="f32")
+        return
+    g.transpose(k, "K_transposed", [0, 1, 3, 2])
+    g.tensor("K_transposed", [2, hq, d, skv], data_type="bf16")
+    g.matmul("Q", "K_transposed", "s")
+    g.node("softmax", {"X": "s"}, "p", axis=-1)
+    g.tensor("p", [2, hq, sq, skv], data_type="bf16")
+    g.matmul("p", v, "O")
+    g.output("O")
+
+
+repeated_heads("expand", "expand", stats=True)
+repeated_heads("concatenated", "concatenate", hk=1)
+repeated_heads("written_out", "concatenate", written=True)
