@@ -90,6 +90,29 @@ TEST_CASE("the region of a causal attention of grouped heads arrives where kerne
   }
 }
 
+TEST_CASE("keys and values that are repeated for each head arrive as they were, both or none") {
+  for (const bool both : {true, false}) {
+    Graph g{{.io = bf16}};
+    const auto input = [&](const char* name, std::int64_t heads) {
+      return g.tensor({.name = name, .dim = {2, heads, 8, 16}});
+    };
+    const auto repeated = [](Tensor t) {
+      const Tensor one = reshape(t, {2, 2, 1, 8, 16});
+      return reshape(concatenate({one, one, one}, 2), {2, 6, 8, 16});
+    };
+    auto [o, stats] = sdpa(input("q", 6), repeated(input("k", 2)),
+                           both ? repeated(input("v", 2)) : input("v", 6), {.causal_mask = true});
+    g.output(o, "o");
+    for (const auto& d : g.check()) FAIL(d.message());
+    const Lowered l = rewritten(lower(g), device_model("sm_90a"));
+    REQUIRE(l.regions.size() == 1);
+    const Region& r = l.regions[0];
+    CHECK(((*l.graph)[r.inputs[1]].name == "k") == both);
+    CHECK((*l.graph)[r.inputs[2]].name == "v");
+    check_closed(l, r);
+  }
+}
+
 TEST_CASE("attention and its gradient are a region each, with the tensors that they share") {
   Graph g{{.io = bf16}};
   const auto input = [&](const char* name, std::int64_t heads) {

@@ -18,6 +18,12 @@ namespace {
 
 bool at_matmuls(OpKind op) { return op == OpKind::matmul; }
 
+// Of one type, or 16 bits that a virtual tensor holds in f32.
+bool shows_same(const Rewriter& g, TensorId y, TensorId x) {
+  return g.type(x) == g.type(y) ||
+         (g.type(y) == DataType::f32 && info(g.type(x)).bytes == 2 && reads_alike(g, y, x));
+}
+
 // One entry along `axis`, `times` over.
 struct Spread {
   TensorId x = kNoTensor;
@@ -38,7 +44,7 @@ std::optional<Spread> spread(const Rewriter& g, TensorId t) {
   }
   s.x = n.inputs[0];
   const Dims &from = g[s.x].dim, &to = g[t].dim;
-  if (g[s.x].has_value || g.type(s.x) != g.type(t) || from.size() != to.size()) return {};
+  if (g[s.x].has_value || !shows_same(g, t, s.x) || from.size() != to.size()) return {};
   for (int i = 0; i < to.size(); ++i) {
     if (from[i] == to[i]) continue;
     if (from[i] != 1 || (s.axis >= 0 && s.axis != i)) return {};
@@ -63,7 +69,7 @@ std::optional<Repeated> repeated(const Rewriter& g, TensorId t) {
     return Repeated{s->x, dim, s->axis, s->times};
   }
   const Node* const n = g.made_by(t, OpKind::reshape);
-  if (!n || g.type(n->inputs[0]) != g.type(t)) return {};
+  if (!n || !shows_same(g, t, n->inputs[0])) return {};
   const auto s = spread(g, n->inputs[0]);
   if (!s || s->axis == 0) return {};
   // The axis before it and the spread one are joined, and no others.
@@ -125,7 +131,7 @@ std::optional<Shared> shared_entries(const MovedViews& views, TensorId operand) 
       return s;
     }
     const NodeId p = g.producer(t);
-    if (p < 0 || !is_view_op(g.node(p).op) || g.type(g.node(p).inputs[0]) != g.type(t)) return {};
+    if (p < 0 || !is_view_op(g.node(p).op) || !shows_same(g, t, g.node(p).inputs[0])) return {};
     s.views.push_back(p);
     t = g.node(p).inputs[0];
   }
