@@ -149,9 +149,12 @@ class Consumer {
   SINTER_DEVICE void meet() const { turns_.meet(); }
 
   // The sums of weights times values and what the softmax knows of the rows. `row`: the first.
-  // Tiles that rows of other consumers see, but none of these, are passed over.
+  // Tiles that rows of other consumers see, but none of these, are passed over. `between` two
+  // walks, the softmax is to know all keys of the rows.
+  template <class Between>
   SINTER_DEVICE void multiply(typename Outputs::Sums& out, RowSoftmax& softmax, Coord c,
-                              const BandOf<S, Bounds>& band, const KeyTiles& tiles, int row) {
+                              const BandOf<S, Bounds>& band, const KeyTiles& tiles, int row,
+                              const Between& between) {
     const WeightsOfRows<S, Bounds, Score, Weight, Args> weights_of(args_, c, band, row);
     const KeyTiles& own = weights_of.own;
     const bool whole = !sees_less;
@@ -160,7 +163,11 @@ class Consumer {
     softmax.start();
     out.clear();
     pipe_q_.wait(state_q_);
-    if constexpr (S::walks_twice) look_at_keys(softmax, weights_of, begin, end, tiles);
+    if constexpr (S::walks_twice) {
+      look_at_keys(softmax, weights_of, begin, end, tiles);
+      between();
+      softmax.divide();
+    }
     if (S::alternating > 1 && begin >= end - number_) return release_q();
     if (sees_less && begin >= end) {
       release_q();
@@ -253,7 +260,6 @@ class Consumer {
       weights_of.look(s, softmax, n);
     }
     if (sees_less) pass_over_keys(begin - tiles.begin);
-    softmax.divide();
   }
   // So many tiles of keys go by unread; with the consumer's turns, of which each takes as many.
   SINTER_DEVICE void pass_over(int tiles, bool turn) {
@@ -328,7 +334,14 @@ SINTER_DEVICE void run_forward(const Args& args) {
   }
   if (warpgroup == 0) {
     hopper::keep_registers<Config::producer_registers>();
+    // Consumers meet those of the cluster's other blocks while this thread waits for them.
+    constexpr bool meets = S::walks_twice && DividesKeys<Config>;
+    if constexpr (meets) hardware::cluster_arrive();
     if (threadIdx.x == 0) produce<Config, S, Q, K, V, Bounds>(args, memory.pointer, shared);
+    if constexpr (meets) {
+      __syncwarp();
+      hardware::cluster_wait();
+    }
     if constexpr (S::transposes_values)
       if (threadIdx.x >= 32)
         transpose_all_values<Config, S, Bounds>(args, memory.pointer, shared, threadIdx.x / 32 - 1);
@@ -354,16 +367,20 @@ SINTER_DEVICE void run_forward(const Args& args) {
     KeyTiles keys = tiles.keys(band, tile);
     typename S::Outputs::Sums out;
     RowSoftmax softmax;
-    if (keys.begin < keys.end) {
-      consumer.multiply(out, softmax, c, band, keys, row);
-    } else {
-      softmax.start();
-      out.clear();
-    }
     // What the warpgroup has to itself of shared memory, and of scores, in powers of two.
     float* const own_slab = (&slab - warp % 4)->at;
     const auto meet = [&] { consumer.meet(); };
     const auto scale = [&] { return WorthOfSums<Score>(args, c).powers_of_two(); };
+    const auto between = [&] {
+      if constexpr (DividesKeys<Config>) join_statistics<Config>(scale(), own_slab, out, softmax);
+    };
+    if (keys.begin < keys.end) {
+      consumer.multiply(out, softmax, c, band, keys, row, between);
+    } else {
+      softmax.start();
+      out.clear();
+      if constexpr (S::walks_twice) between();
+    }
     if constexpr (SharesKeys<Bounds>) {
       hardware::grid_dependency_wait();
       const KeyParts parts = tiles.parts();
@@ -372,10 +389,12 @@ SINTER_DEVICE void run_forward(const Args& args) {
         continue;
       keys = tiles.whole();
     } else if constexpr (DividesKeys<Config>) {
-      static_assert(S::alternating * bytes_of_part<Config, typename S::Outputs::Sums>() <=
-                    S::slabs - S::k);
-      if (!join_cluster<Config>(reinterpret_cast<float*>(memory.pointer + S::k), warpgroup - 1,
-                                scale(), own_slab, out, softmax, meet))
+      static_assert(S::consumers * S::alternating *
+                        bytes_of_part<Config, typename S::Outputs::Sums>() <=
+                    S::slabs);
+      if (!join_cluster<Config, S::consumers, S::walks_twice>(
+              reinterpret_cast<float*>(memory.pointer), warpgroup - 1, scale(), own_slab, out,
+              softmax, meet))
         continue;
       keys = tiles.whole();
     }

@@ -7,8 +7,11 @@
 // Each block's tiles of keys are taken in turns by `alternating` warpgroups: one's softmax runs
 // beside another's products, of which few rows leave most idle.
 //
+// Of two walks, blocks tell each other between them what they know of the rows: then a block's
+// weights are divided by the sum of all keys, and parts of results are added as they are.
+//
 // Config also has key_blocks, the blocks of a cluster; alternating; and part_rows, how many rows of
-// a tile there are, up to 64. The launch has S::tiles clusters.
+// a consumer there are, up to 64. The launch has S::tiles clusters.
 #pragma once
 #include "sinter/device/family/attention_forward_parts.cuh"
 #include "sinter/device/family/attention_forward_tiles.cuh"
@@ -55,34 +58,84 @@ template <class Config, class Sums>
 constexpr int bytes_of_part() {
   return Config::part_rows * (Sums::columns + 4) * 4;
 }
-// Leaves the part of consumer number `consumer` among the others at `parts`, in shared memory, of
-// which nothing else is read any more; whether it is the first one of the first block, which has
-// joined all. As join_parts().
-template <class Config, class Sums, class Meet, class Scale>
-SINTER_DEVICE bool join_cluster(float* parts, int consumer, Scale scale, float* slab, Sums& out,
+// Between two walks: the softmax knows the rows of all blocks' keys instead of the own ones'. By
+// all consumers of the cluster, and the producers must arrive, too. `slab`: the warpgroup's own
+// shared memory, to which nothing is written before join_cluster() has met the others.
+template <class Config, class Sums, class Scale>
+SINTER_DEVICE void join_statistics(Scale scale, float* slab, const Sums& out, RowSoftmax& softmax) {
+  constexpr int blocks = Config::key_blocks;
+  const bool writes = threadIdx.x % 4 == 0;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const float total = join_quad(softmax.total[r], [](float a, float b) { return a + b; });
+    if (writes)
+      *reinterpret_cast<float4*>(slab + out.row(2 * r) * 4) =
+          float4{softmax.largest[r], total, 0, 0};
+  }
+  hardware::cluster_barrier();
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    float4 of_block[blocks];
+#pragma unroll
+    for (int b = 0; b < blocks; ++b) of_block[b] = hopper::read_block(slab + out.row(2 * r) * 4, b);
+    float largest = minus_infinity(), total = 0;
+#pragma unroll
+    for (int b = 0; b < blocks; ++b) largest = math::maximum(largest, of_block[b].x);
+    const float factor = scale.of(largest), shift = RowSoftmax::shift_of(largest, factor);
+    // A block with the largest score has summed weights as they will be made again: exactly once.
+#pragma unroll
+    for (int b = 0; b < blocks; ++b)
+      total = math::fma(of_block[b].y,
+                        of_block[b].x == largest
+                            ? 1.0f
+                            : math::fast_exp2(math::fma(of_block[b].x, factor, -shift)),
+                        total);
+    softmax.largest[r] = largest;
+    softmax.total[r] = writes ? total : 0.0f;
+  }
+}
+
+// Leaves the part of warpgroup number `warpgroup` of the consumers, of which `consumers` have rows
+// of their own, among the others at `parts`, in shared memory, of which nothing else is read any
+// more; whether it is the first one of its rows in the first block, which has joined all. As
+// join_parts(). `divided`: the softmax knows all keys, so that parts are added as they are.
+template <class Config, int consumers, bool divided, class Sums, class Meet, class Scale>
+SINTER_DEVICE bool join_cluster(float* parts, int warpgroup, Scale scale, float* slab, Sums& out,
                                 RowSoftmax& softmax, const Meet& meet) {
   constexpr int rows = Config::part_rows, columns = Sums::columns,
                 alternating = Config::alternating, floats = bytes_of_part<Config, Sums>() / 4;
-  constexpr int all_meet = 15;
-  if constexpr (alternating > 1) hopper::wait_at<all_meet, alternating * 128>();
-  float* const part = parts + consumer * floats;
+  constexpr int all_meet = 15, warpgroups = consumers * alternating;
+  if constexpr (warpgroups > 1) hopper::wait_at<all_meet, warpgroups * 128>();
+  float* const part = parts + warpgroup * floats;
+  const float* const of_rows = part - warpgroup % alternating * floats;
   write_part<rows>(part, out, softmax, [&](int row, float largest, float total) {
     // Four of a row, so that one load brings them.
-    *reinterpret_cast<float4*>(part + rows * columns + row * 4) = float4{largest, total, 0, 0};
+    *reinterpret_cast<float4*>(part + rows * columns + row * 4) =
+        float4{divided ? 0.0f : largest, total, largest, 0};
   });
   hardware::cluster_barrier();
-  const bool first = hardware::cluster_rank() == 0 && consumer == 0;
-  if (first)
-    add_up_parts<rows>(
+  const bool first = hardware::cluster_rank() == 0 && warpgroup % alternating == 0;
+  if (first) {
+    add_up_parts<rows, Config::key_blocks * alternating>(
         Config::key_blocks * alternating, scale, slab, out, softmax,
         [&](int i, int row, int column) {
-          const float* const from = parts + i % alternating * floats;
+          const float* const from = of_rows + i % alternating * floats;
           const int block = i / alternating;
           const float4 of_row = hopper::read_block(from + rows * columns + row * 4, block);
           return QuadOfPart{hopper::read_block(from + row * columns + column, block), of_row.x,
                             of_row.y};
         },
         meet);
+    if constexpr (divided)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int row = out.row(2 * r);
+        if (row >= rows) continue;
+        const float4 of_row = *reinterpret_cast<const float4*>(part + rows * columns + row * 4);
+        softmax.largest[r] = of_row.z;
+        softmax.total[r] = threadIdx.x % 4 == 0 ? of_row.y : 0.0f;
+      }
+  }
   // All that is wanted of the others is read, since the threads that read have met.
   hardware::cluster_arrive();
   if (!first) hardware::cluster_wait();

@@ -32,11 +32,13 @@ SINTER_DEVICE void write_part(float* to, Sums& out, const RowSoftmax& softmax,
   }
 }
 
-// Four columns of a row of `count` parts. read(i, row, column): QuadOfPart.
-template <int columns, class Read, class Scale>
+// Four columns of a row of `count` parts, which are `known` ones unless that is 0. read(i, row,
+// column): QuadOfPart.
+template <int columns, int known, class Read, class Scale>
 SINTER_DEVICE QuadOfPart add_up_quad(int count, int row, int column, Scale scale,
                                      const Read& read) {
-  constexpr int at_once = columns <= 128 ? 16 : 8;  // parts whose loads are under way
+  constexpr int most = columns <= 128 ? 16 : 8;  // parts whose loads are under way
+  constexpr int at_once = known > 0 && known < most ? known : most;
   QuadOfPart all{{0, 0, 0, 0}, minus_infinity(), 0};
 #pragma unroll 1
   for (int first = 0; first < count; first += at_once) {
@@ -71,7 +73,7 @@ SINTER_DEVICE QuadOfPart add_up_quad(int count, int row, int column, Scale scale
 
 // All parts, by a warpgroup, whose threads meet(). `scale`: ScoreScale; `slab`:
 // its shared memory.
-template <int rows, class Sums, class Read, class Meet, class Scale>
+template <int rows, int known = 0, class Sums, class Read, class Meet, class Scale>
 SINTER_DEVICE void add_up_parts(int count, Scale scale, float* slab, Sums& out, RowSoftmax& softmax,
                                 const Read& read, const Meet& meet) {
   constexpr int columns = Sums::columns;
@@ -89,7 +91,7 @@ SINTER_DEVICE void add_up_parts(int count, Scale scale, float* slab, Sums& out, 
       for (int i = thread; i < block * quads; i += 128) {
         const int row = i / quads, column = h * chunk + i % quads * 4, m = b * block + row;
         if (m >= rows || column >= columns) continue;
-        const QuadOfPart all = add_up_quad<columns>(count, m, column, scale, read);
+        const QuadOfPart all = add_up_quad<columns, known>(count, m, column, scale, read);
         *reinterpret_cast<float4*>(slab + row * pitch + i % quads * 4) = all.sum;
         if (i % quads == 0) numbers[row] = all.largest, numbers[block + row] = all.total;
       }

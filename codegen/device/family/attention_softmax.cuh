@@ -152,12 +152,12 @@ struct RowSoftmax {
   // Of weights that are larger than exp(score - largest).
   template <int headroom>
   static constexpr float unit = 1.0f / (1 << headroom);
-
- private:
-  static constexpr float kSlack = 8;
   static SINTER_DEVICE float shift_of(float largest, float scale) {
     return largest == minus_infinity() ? 0.0f : largest * scale;
   }
+
+ private:
+  static constexpr float kSlack = 8;
   // NaN is the largest, as in a reduction: statistics may be that number.
   static SINTER_DEVICE float larger(float a, float b) { return math::maximum(a, b); }
 };

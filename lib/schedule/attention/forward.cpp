@@ -200,7 +200,7 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
       e.tile_q * e.tile_k *
       std::max(2 * (scores * part(e.k, depth) + part(e.v, width)) / kOperations / reached,
                is_f8(e.k.map.type) ? kScoreF8 : 0);  // of a tile
-  const double bytes = bytes_of_attention(spec, e),
+  const double bytes = bytes_of_attention(spec, e, device),
                reached_of_sm = e.key_blocks > 2    ? (e.grid > kCrowded * device.sms ? kOfSmCrowded
                                                                                      : kOfSmInCluster)
                                : e.alternating > 1 ? kOfSmAlternating
@@ -231,18 +231,21 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
 
 // Clusters whose blocks divide the keys of a tile of rows, where few tiles leave SMs idle: as many
 // blocks as take the least time, while all clusters run at once. Two warpgroups take the tiles of a
-// block in turns where it has so many that one would be late. (On an H200, h32 of 8, d128, us, two
-// warpgroups and one: b4, 8192 keys, 2 blocks 34.0 and 37.9; 1024 keys 7.9 and 8.4; b1, 8 blocks,
-// 1024 keys 5.1 and 4.8, 2048 keys 7.6 and 7.2.) Wider heads take longer than in parts (d256, b1,
-// 8192 keys: 29.8 us by 8 blocks, 21.9 in parts).
+// block in turns where it has so many that one would be late; not those of two walks, of which the
+// second begins with the tile that the first one began with, whichever the last one was. These have
+// no other way to divide keys, so that tiles of several consumers have clusters, too. (On an H200,
+// h32 of 8, d128, us, two warpgroups and one: b4, 8192 keys, 2 blocks 34.0 and 37.9; 1024 keys 7.9
+// and 8.4; b1, 8 blocks, 1024 keys 5.1 and 4.8, 2048 keys 7.6 and 7.2.) Wider heads take longer
+// than in parts (d256, b1, 8192 keys: 29.8 us by 8 blocks, 21.9 in parts).
 void choose_key_blocks(const KernelSpec& spec, double items, const DeviceModel& device,
                        AttentionConfig& e) {
   const AttentionSpec& a = spec.attention();
   constexpr std::int64_t kWidestDivided = 128;
   if (std::max(spec.extent[AttentionSpec::d], spec.extent[AttentionSpec::e]) > kWidestDivided)
     return;
-  if (!device.has_clusters || e.wide || rounds_divided(a.weight) || e.consumers > 1 ||
-      a.splits > 1 || a.parts >= 0 || a.sequences.count > 0)
+  const bool twice = rounds_divided(a.weight);
+  if (!device.has_clusters || e.wide || (e.consumers > 1 && !twice) || a.splits > 1 ||
+      a.parts >= 0 || a.sequences.count > 0)
     return;
   AttentionConfig best = e;
   best.microseconds = microseconds_by_warpgroups(spec, e, items, device);
@@ -253,10 +256,13 @@ void choose_key_blocks(const KernelSpec& spec, double items, const DeviceModel& 
     if (items > at_once[static_cast<std::size_t>(n - 1)]) continue;
     AttentionConfig divided = e;
     // Values of f8 take more registers than two warpgroups and those that transpose have.
-    divided.alternating = !is_f8(e.v.map.type) && keys / n > kManyKeys ? 2 : 1;
+    divided.alternating = !is_f8(e.v.map.type) && !twice && keys / n > kManyKeys ? 2 : 1;
     if (!choose_forward_tile(divided, spec, device) || std::ceil(keys / divided.tile_k) < n)
       continue;
-    divided.part_rows = static_cast<int>(rows_of(spec));
+    divided.part_rows = static_cast<int>(std::min<std::int64_t>(rows_of(spec), kConsumerRows));
+    if (!has_room_for_parts(divided, spec)) continue;
+    // With fewer, its one thread spilled two.
+    if (twice) divided.producer_registers = std::max(divided.producer_registers, 32);
     divided.key_blocks = n;
     divided.grid = clamp_grid(items * n);
     divided.microseconds = microseconds_by_warpgroups(spec, divided, items, device);

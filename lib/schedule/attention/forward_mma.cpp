@@ -144,7 +144,7 @@ double microseconds_by_warps(const KernelSpec& spec, const AttentionConfig& e, d
   const double bandwidth =
       std::min(device.memory_bandwidth, std::min<double>(e.grid, device.sms) * device.sm_bandwidth);
   return kStart + std::max({each * tiles_k * tile / operations / reached / device.clock,
-                            bytes_of_attention(spec, e) / bandwidth,
+                            bytes_of_attention(spec, e, device) / bandwidth,
                             std::ceil(items / (device.sms * beside)) * tiles_k *
                                 cycles_of_widening(e, depth, width) / device.clock});
 }

@@ -124,15 +124,19 @@ double microseconds_of_join(const AttentionConfig& e, double items, int width) {
   // an H200, us, shares and parts that another kernel joins, h32 of 8, 8192 keys: d128, b4, one
   // query 38.6 and 37.3, four 46.1 and 39.0; d256, b4 74 and 67, b8 h8 of 1 31.9 and 25.5.)
   constexpr double kCount = 1, kRead = 1.3, kAtOnce = 128 * 4, kCluster = 0.7;
+  constexpr double kMeasured = 16;  // parts that kCluster was measured with
   const double parts = std::max(1.0, e.grid / items);
   if (e.attention.parts >= 0 && e.consumers > 1) return kCount + kRead * (1 + std::ceil(parts));
   // Of a cluster, by one block from shared memory.
-  if (e.key_blocks > 1) return kCluster * std::ceil(e.part_rows * up(width, 16) / kAtOnce);
+  if (e.key_blocks > 1)
+    return kCluster * std::ceil(e.part_rows * up(width, 16) / kAtOnce) *
+           (e.consumers > 1 ? e.key_blocks / kMeasured : 1);
   return kCount + kRead * std::ceil(e.part_rows * up(width, 16) / kAtOnce) *
                       std::ceil(parts / (width <= 128 ? 16 : 8));
 }
 
-double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e) {
+double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e,
+                          const DeviceModel& device) {
   using A = AttentionSpec;
   const std::int64_t group = e.attention.group;
   double bytes = bytes_moved(spec) / group;
@@ -140,8 +144,10 @@ double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e) {
       static_cast<double>(count(spec.extent, 0, A::batch) / group * spec.extent[A::n]);
   if (e.k.page > 0)
     bytes += keys * static_cast<double>(spec.extent[A::d]) * info(e.k.map.type).bytes;
-  if (rounds_divided(e.weight))  // keys are read again
-    bytes += keys * static_cast<double>(spec.extent[A::d]) * info(e.k.map.type).bytes;
+  if (rounds_divided(e.weight)) {  // keys are read again, some from the second-level cache
+    const double again = keys * static_cast<double>(spec.extent[A::d]) * info(e.k.map.type).bytes;
+    if (again > static_cast<double>(device.l2_bytes) / 2) bytes += again;
+  }
   if (e.values_in_keys) {
     if (e.v.page == 0)
       bytes -= static_cast<double>(elements_reached(

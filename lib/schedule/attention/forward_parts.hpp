@@ -56,6 +56,7 @@ void share_keys(const KernelSpec& spec, double units, const DeviceModel& device,
 double microseconds_of_join(const AttentionConfig& e, double items, int width);
 
 // The bytes that a kernel brings from memory; pages are read once.
-double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e);
+double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e,
+                          const DeviceModel& device);
 
 }  // namespace sinter

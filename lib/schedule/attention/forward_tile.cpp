@@ -155,6 +155,16 @@ bool choose_forward_tile(AttentionConfig& e, const KernelSpec& spec, const Devic
   return true;
 }
 
+bool has_room_for_parts(const AttentionConfig& e, const KernelSpec& spec) {
+  const int depth = static_cast<int>(spec.extent[AttentionSpec::d]),
+            width = static_cast<int>(spec.extent[AttentionSpec::e]),
+            element = info(e.q.map.type).bytes;
+  constexpr int kOfRow = 4;  // numbers of a row beside its sums
+  return e.consumers * e.alternating * e.part_rows * (up(width, 16) + kOfRow) * 4 <=
+         e.consumers * kConsumerRows * up(depth, kLineBytes / element) * element +
+             e.stages * stage_bytes(e, depth, width);
+}
+
 // How many heads' tiles run side by side. Few, so that others' keys and values do not drive theirs
 // out of the second-level cache, but so many that the SMs' shares of the work are alike: each takes
 // every so-manieth tile, those with the most keys first (tile_of_rows). (b4 h32 s4096 d128 on an

@@ -12,6 +12,10 @@ inline constexpr int kSwizzledLine =
 // operands; false where shared memory has too little room.
 bool choose_forward_tile(AttentionConfig& e, const KernelSpec& spec, const DeviceModel& device);
 
+// Whether parts of the keys of a tile of rows have room where Q and stages were, as join_cluster()
+// leaves them (attention_forward_cluster.cuh).
+bool has_room_for_parts(const AttentionConfig& e, const KernelSpec& spec);
+
 // `heads`: how many there are, of so many tiles of rows each.
 std::int64_t choose_heads_together(const KernelSpec& spec, const AttentionConfig& e,
                                    std::int64_t heads, std::int64_t tiles_q,
