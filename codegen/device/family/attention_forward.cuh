@@ -309,6 +309,10 @@ template <class Config, class First, class Q, class K, class V, class Bounds, cl
 SINTER_DEVICE void run_forward(const Args& args) {
   using S = ForwardShape<Config, First, Q, K, V, sequences_of<Bounds>(), bytes_of_tiles<Bounds>()>;
   using contraction::EpilogueTile;
+  // More than a CTA starts with never come free: who asks for them waits for ever.
+  constexpr int warpgroups = Config::threads / 128 - 1, of_thread = 65536 / Config::threads / 8 * 8;
+  static_assert(Config::producer_registers + warpgroups * Config::consumer_registers <=
+                (warpgroups + 1) * of_thread);
   const SharedMemory memory;
   const unsigned shared = memory.address;
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);

@@ -261,8 +261,12 @@ void choose_key_blocks(const KernelSpec& spec, double items, const DeviceModel& 
       continue;
     divided.part_rows = static_cast<int>(std::min<std::int64_t>(rows_of(spec), kConsumerRows));
     if (!has_room_for_parts(divided, spec)) continue;
-    // With fewer, its one thread spilled two.
-    if (twice) divided.producer_registers = std::max(divided.producer_registers, 32);
+    // With fewer, its one thread spilled two. Of two consumers they are taken from these: there are
+    // no more.
+    if (twice && e.consumers <= 2) {
+      divided.producer_registers = 40;
+      divided.consumer_registers = 232;
+    }
     divided.key_blocks = n;
     divided.grid = clamp_grid(items * n);
     divided.microseconds = microseconds_by_warpgroups(spec, divided, items, device);
