@@ -10,7 +10,8 @@ Operations, ports and attributes have the names of include/sinter/GRAPH_JSON.md.
 package, building and planning need no GPU.
 """
 from . import _sinter, arrays, operations  # noqa: F401
-from ._sinter import Diagnostic, Graph, Memory, Plan, Tensor, current_device, synchronize
+from ._sinter import (Diagnostic, Graph, Memory, Plan, Tensor, __version__, current_device,
+                      synchronize)
 from .error import Error
 from .operations import *  # noqa: F403
 from .runtime import (Bound, Counts, Executable, PlanCache, Prepared, compile, dyn, load, plan,

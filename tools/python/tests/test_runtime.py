@@ -1,5 +1,6 @@
 """Plans, executables and arrays on the CPU backend."""
 import gc
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -25,6 +26,9 @@ Y = numpy.maximum(X @ W, 0)
 
 
 class Calls(unittest.TestCase):
+    def test_version(self):
+        self.assertEqual(sinter.__version__, importlib.metadata.version("sinter"))
+
     def test_name(self):
         graph = sinter.Graph("ffn")
         graph.output(graph.tensor("x", [2]) * 2.0, "y")
