@@ -2,15 +2,17 @@
 """Training steps of small transformers and of ResNet bottlenecks: eager PyTorch, Inductor, Sinter.
 
     training.py [--models transformer,llama,resnet,small] [--backends eager,sinter,inductor]
-                [--json FILE] [--kernels COUNT]
+                [--types bf16,f32] [--json FILE] [--kernels COUNT]
 
-Needs a GPU. Gradients of each backend in bf16 are compared with eager's in f32 on the same numbers;
-`error` is the norm of the difference over the norm, of the worst parameter. Times are of forward and
-backward: `us` of a step that the host waits for, `us_steady` of one step of many, `us_host` of the
-host alone until it has launched all, `us_captured` as a CUDA graph. `--kernels` lists the slowest.
+Needs a GPU. Gradients of each backend are compared with eager's on the same numbers, those of bf16
+with f32 and those of f32 with f64; `error` is the norm of the difference over the norm, of the worst
+parameter. Times are of forward and backward: `us` of a step that the host waits for, `us_steady` of
+one step of many, `us_host` of the host alone until it has launched all, `us_captured` as a CUDA
+graph. `--kernels` lists the slowest.
 """
 import argparse
 import copy
+import itertools
 import json
 import os
 import statistics
@@ -23,6 +25,8 @@ import sinter.torch
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
 import torch_models  # noqa: E402
+
+TYPES = {"bf16": (torch.bfloat16, torch.float32), "f32": (torch.float32, torch.float64)}
 
 
 def transformer():
@@ -43,7 +47,8 @@ def resnet():
 
 
 def step(model, x):
-    loss = model(x).float().square().mean()
+    y = model(x)
+    loss = (y.float() if y.dtype == torch.bfloat16 else y).square().mean()
     loss.backward()
     return loss
 
@@ -53,7 +58,7 @@ def gradients(model, x, run):
         p.grad = None
     x.grad = None
     loss = step(run, x)
-    return loss.item(), [x.grad.float(), *(p.grad.float() for p in model.parameters())]
+    return loss.item(), [x.grad.double(), *(p.grad.double() for p in model.parameters())]
 
 
 def steady(model, x, run, repetitions=20):
@@ -139,15 +144,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", default="transformer,llama,resnet,small")
     parser.add_argument("--backends", default="eager,sinter,inductor")
+    parser.add_argument("--types", default="bf16")
     parser.add_argument("--json")
     parser.add_argument("--kernels", type=int, default=0)
     options = parser.parse_args()
     rows = []
-    for name in options.models.split(","):
+    for name, data_type in itertools.product(options.models.split(","), options.types.split(",")):
         torch.manual_seed(0)
-        model, x = (part.to("cuda", torch.bfloat16) for part in globals()[name]())
-        exact = copy.deepcopy(model).float()
-        loss, wanted = gradients(exact, x.float().requires_grad_(), exact)
+        stored, wider = TYPES[data_type]
+        model, x = (part.to("cuda", stored) for part in globals()[name]())
+        exact = copy.deepcopy(model).to(wider)
+        loss, wanted = gradients(exact, x.to(wider).requires_grad_(), exact)
         x.requires_grad_()
         for backend in options.backends.split(","):
             mine = copy.deepcopy(model)
@@ -160,8 +167,9 @@ def main():
             names = ["x", *(name for name, _ in mine.named_parameters())]
             error, worst = max((((a - b).norm() / b.norm()).item(), name)
                                for name, a, b in zip(names, made, wanted))
-            row = {"model": name, "backend": backend, "compile_s": round(compiled, 1),
-                   "loss": seen, "loss_f32": loss, "error": error, "worst": worst,
+            row = {"model": name, "type": data_type, "backend": backend,
+                   "compile_s": round(compiled, 1), "loss": seen, "loss_wider": loss,
+                   "error": error, "worst": worst,
                    "us": microseconds(mine, x, run), "us_steady": steady(mine, x, run),
                    "us_host": host(mine, x, run), "us_captured": captured(mine, x, run)}
             rows.append(row)
