@@ -7,15 +7,24 @@
 
 namespace sinter {
 
+std::string lower_case(std::string_view word) {
+  std::string text(word);
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);  // of the table, one after the other
+  // Rows of the table, of as many letters of a as were seen: this one and the two before it.
+  std::vector<std::size_t> before, last, row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
+    before = std::exchange(last, row);
+    row[0] = i + 1;
     for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t change = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({change, row[j] + 1, diagonal + 1});
+      row[j + 1] = std::min({last[j] + (a[i] != b[j]), row[j] + 1, last[j + 1] + 1});
+      if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j])
+        row[j + 1] = std::min(row[j + 1], before[j - 1] + 1);
     }
   }
   return row.back();
@@ -23,11 +32,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string suggestion(std::string_view word, std::span<const std::string_view> known) {
   if (word.size() > 64) return {};
+  const std::string text = lower_case(word);
   std::string_view best;
   std::size_t best_distance = 3;
   for (auto candidate : known) {
-    const std::size_t distance = edit_distance(word, candidate);
-    if (distance >= best_distance || distance >= candidate.size()) continue;
+    const std::size_t distance = edit_distance(text, lower_case(candidate));
+    // Words in which nothing is the same are not near, however short they are.
+    if (distance >= best_distance || distance >= std::max(text.size(), candidate.size())) continue;
     best_distance = distance;
     best = candidate;
   }

@@ -35,8 +35,7 @@ bool valid_target(std::string_view target) {
 std::span<const std::string_view> known_targets() { return kTargets; }
 
 std::string_view nearest_target(std::string_view text) {
-  std::string lower(text.substr(0, 16));
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const std::string lower = lower_case(text.substr(0, 16));
   const auto unlike = [&](std::string_view target) {
     const auto end = std::mismatch(target.begin(), target.end(), lower.begin(), lower.end()).first;
     // Of equally distant ones that with the longer common beginning: sm_9 is nearer to sm_90.

@@ -125,6 +125,12 @@ TEST_CASE_METHOD(Fixture, "a name that is nearly right is guessed") {
   table = BindingTable(tensors);
   CHECK(error({{"q_prog", memory}}).fix == "did you mean 'q_proj'");
   CHECK(error({{"elsewhere", memory}}).fix.empty());
+  tensors[0].name = "lr";
+  table = BindingTable(tensors);
+  CHECK(error({{"rl", memory}}).fix == "did you mean 'lr'");
+  CHECK(error({{"LR", memory}}).fix == "did you mean 'lr'");
+  CHECK(error({{"ww", memory}}).fix == "did you mean 'w'");
+  CHECK(error({{"q", memory}}).fix.empty());
 }
 
 static_assert(!std::is_constructible_v<Binding, std::string&&, void*>);  // its name would dangle
