@@ -62,8 +62,9 @@ struct PlanCacheOptions {
   GraphOptions graph{};
   std::size_t capacity =
       64;  // executables; of more, the one that was asked for least recently goes
-  // A key that is new is answered with plain kernels, one a node and with what every GPU has, which
-  // compile soon; a thread of the cache compiles the fast ones, which later calls get.
+  // A key whose fast kernels are not all compiled is answered with plain kernels, one a node and
+  // with what every GPU has, which compile soon; a thread of the cache compiles the fast ones,
+  // which later calls get. The CPU backend compiles nothing, so it has no plain ones.
   bool background = false;
   // One for each extent that the builder is given; get() refuses others, and all where one of these
   // is ill-formed, which check() says at once. Empty: every plan is compiled for its extents.
@@ -77,6 +78,7 @@ struct PlanCacheCounts {
   std::int64_t compiles = 0;
   std::int64_t classes = 0;  // of extents that were met
   std::int64_t plain = 0;    // calls that were answered with plain kernels
+  std::int64_t failed = 0;   // compilations in the background: the plain kernels stay
   std::int64_t evicted = 0;
   std::int64_t held = 0;  // executables that are held now
 };
@@ -101,6 +103,8 @@ class PlanCache {
   // Returns when no compilation runs in the background.
   void wait();
   PlanCacheCounts counts() const;
+  // Why the last of PlanCacheCounts::failed did; empty where none has.
+  Diagnostics failure() const;
   // The classes of extents that were met, a line each: their ranges, and how many kernels serve all
   // extents of the class; below it the others, which are compiled for each set of extents, and why.
   // Empty without PlanCacheOptions::extents.

@@ -109,18 +109,32 @@ Status ExtentClasses::check(GraphBuilder::Extents extents) const {
   return Done{};
 }
 
-Result<std::shared_ptr<const PlanClass>> ExtentClasses::class_of(GraphBuilder::Extents extents) {
-  std::vector<Range> ranges;
+ExtentClasses::Key ExtentClasses::key_of(GraphBuilder::Extents extents) const {
   Key key;
-  for (std::size_t i = 0; i < extents.size(); ++i) {
-    ranges.push_back(range_of(extents_[i], extents[i]));
-    key.push_back(ranges.back().most);
-  }
+  for (std::size_t i = 0; i < extents.size(); ++i)
+    key.push_back(range_of(extents_[i], extents[i]).most);
+  return key;
+}
+
+std::shared_ptr<const PlanClass> ExtentClasses::known(const Key& key) const {
   const std::lock_guard lock(mutex_);
-  if (const auto known = classes_.find(key); known != classes_.end()) return known->second;
+  const auto found = classes_.find(key);
+  return found == classes_.end() ? nullptr : found->second;
+}
+
+bool ExtentClasses::met(GraphBuilder::Extents extents) const {
+  return check(extents) && known(key_of(extents));
+}
+
+Result<std::shared_ptr<const PlanClass>> ExtentClasses::class_of(GraphBuilder::Extents extents) {
+  const Key key = key_of(extents);
+  if (auto found = known(key)) return found;
+  const std::lock_guard making(making_);
+  if (auto found = known(key)) return found;
   std::set<std::int64_t> taken;
   Key one, other;
-  for (const Range& r : ranges) {
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    const Range r = range_of(extents_[i], extents[i]);
     one.push_back(representative(r, taken));
     other.push_back(r.least < r.most ? representative(lower_part(r), taken) : r.most);
   }
@@ -129,6 +143,7 @@ Result<std::shared_ptr<const PlanClass>> ExtentClasses::class_of(GraphBuilder::E
   builder_(other_graph, other);
   auto made = make_plan_class(graph, other_graph, plan_, schedules_);
   SINTER_TRY(made);
+  const std::lock_guard lock(mutex_);
   return classes_[key] = std::move(*made);
 }
 

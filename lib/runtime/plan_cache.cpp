@@ -42,6 +42,7 @@ struct PlanCache::Impl {
   std::map<std::vector<std::int64_t>, std::shared_ptr<Entry>> entries;
   std::uint64_t uses = 0;
   PlanCacheCounts counts;
+  Diagnostics failure;
   std::optional<ExtentClasses> classes;
   std::set<std::string> kernels;  // entries of those that plans of the classes had
   std::deque<Job> jobs;           // of the background
@@ -53,6 +54,7 @@ struct PlanCache::Impl {
   Result<Executable> make(const std::vector<std::int64_t>& key,
                           const std::shared_ptr<Entry>& entry);
   Result<Executable> compile_fast(Graph& graph, Extents extents);
+  std::optional<Executable> fast_without_compiling(Graph& graph, Extents extents);
   void publish(Entry& entry, bool fast, Result<Executable> made);
   void evict();
   void work();
@@ -73,6 +75,21 @@ Result<Executable> PlanCache::Impl::compile_fast(Graph& graph, Extents extents) 
   auto plan = classes->plan(graph, extents);
   SINTER_TRY(plan);
   return load(*plan, options.device);
+}
+
+// The fast kernels of extents of a class, where other extents of it have had all of them compiled.
+std::optional<Executable> PlanCache::Impl::fast_without_compiling(Graph& graph, Extents extents) {
+  if (!classes || !classes->met(extents)) return {};
+  const auto plan = classes->plan(graph, extents);
+  if (!plan) return {};
+  {
+    const std::lock_guard lock(mutex);
+    for (const PlanKernel& k : plan->data().kernels)
+      if (!kernels.contains(k.entry)) return {};
+  }
+  auto made = load(*plan, options.device);
+  if (!made) return {};
+  return std::move(*made);
 }
 
 // Whether a plan that was made has kernels that no plan before had, which counts as a compilation.
@@ -116,12 +133,16 @@ Result<Executable> PlanCache::Impl::make(const std::vector<std::int64_t>& key,
   };
   try {
     builder(*graph, key);
-    Result<Executable> made =
-        in_background() ? compile_plain(*graph, options) : compile_fast(*graph, key);
+    std::optional<Executable> compiled;
+    if (in_background()) compiled = fast_without_compiling(*graph, key);
+    const bool plain = in_background() && !compiled;
+    Result<Executable> made = compiled ? Result<Executable>(std::move(*compiled))
+                              : plain  ? compile_plain(*graph, options)
+                                       : compile_fast(*graph, key);
     const std::lock_guard lock(mutex);
     if (!made) drop();
-    publish(*entry, !in_background(), made);
-    if (made && in_background()) {
+    publish(*entry, !plain, made);
+    if (made && plain) {
       ++counts.plain;
       jobs.push_back({entry, std::move(graph), key});
       changed.notify_all();
@@ -141,7 +162,9 @@ void PlanCache::Impl::publish(Entry& entry, bool fast, Result<Executable> made) 
   if (made)
     (fast ? entry.fast : entry.plain) = std::move(*made);
   else if (entry.pending)
-    entry.errors = made.errors();  // of the background's: the plain kernels stay
+    entry.errors = made.errors();
+  else
+    ++counts.failed, failure = made.errors();
   if (entry.fast) entry.plain.reset();
   entry.pending = false;
   changed.notify_all();
@@ -220,6 +243,11 @@ void PlanCache::wait() {
 
 std::string PlanCache::explain() const {
   return impl_->classes ? impl_->classes->explain() : std::string();
+}
+
+Diagnostics PlanCache::failure() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->failure;
 }
 
 PlanCacheCounts PlanCache::counts() const {

@@ -1,6 +1,8 @@
 // What a call may bind: numbers by value, memory that two tensors share, and constants that were
 // prepared; and the cache of plans. On the CPU backend.
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <thread>
 
 #include "sinter/buffers.hpp"
@@ -229,6 +231,27 @@ TEST_CASE("a cache of plans says at once which extents are ill-formed") {
   const auto got = cache.get({2});
   REQUIRE_FALSE(got);
   CHECK(got.error().message() == checked.error().message());
+}
+
+// A Python builder waits for the interpreter's lock, which the thread that asks may hold.
+TEST_CASE("a cache of plans says what it holds while a builder runs") {
+  std::vector<std::future<std::string>> asked;
+  bool in_time = true;
+  PlanCache* held = nullptr;
+  PlanCache cache(
+      [&](Graph& g, PlanCache::Extents e) {
+        asked.push_back(std::async(std::launch::async, [&] {
+          return held->explain() + std::to_string(held->counts().classes);
+        }));
+        in_time &= asked.back().wait_for(std::chrono::seconds(3)) == std::future_status::ready;
+        g.output(exp(g.tensor("x", {e[0], 3})), "y");
+      },
+      {.device = kCpu, .extents = {dyn("rows", 1, 64)}});
+  held = &cache;
+  REQUIRE(cache.get({5}));
+  CHECK(in_time);
+  CHECK(asked.size() == 3);  // two for the class
+  CHECK(cache.counts().classes == 1);
 }
 
 TEST_CASE("a cache of plans reports what fails, and tries again") {

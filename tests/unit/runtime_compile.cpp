@@ -1,5 +1,7 @@
 // Compiling for the fake GPU: in the background of a cache of plans, and with a word on progress.
 // The cases run in runtime_execute.cpp's child process.
+#include <stdexcept>
+
 #include "plan/plan_data.hpp"
 #include "sinter/operations.hpp"
 #include "sinter/plan_cache.hpp"
@@ -32,6 +34,40 @@ TEST_CASE("[child] a cache of plans answers with plain kernels first", "[.fake_g
   CHECK(counts.plain == 1);
   CHECK(counts.compiles == 1);
   CHECK(counts.hits == 1);
+}
+
+TEST_CASE("[child] a class whose kernels are compiled needs no plain ones", "[.fake_gpu]") {
+  fake_gpu().argument_bytes = 0;
+  PlanCache cache(
+      [](Graph& g, PlanCache::Extents e) {
+        if (e[0] > 64 && e[0] != 100) throw std::runtime_error("no such class");
+        g.output(exp(relu(g.tensor("x", {e[0], 64}))), "y");
+      },
+      {.device = Device::gpu(0), .background = true, .extents = {dyn("rows", 1, 256)}});
+  const auto kernels = [&](std::int64_t rows) {
+    const auto e = cache.get({rows});
+    return e ? e->plan().kernels() : 0;
+  };
+  if (const auto first = cache.get({20}); !first) {
+    CHECK(first.error().rule == Rule::compiler_missing);
+    return;
+  }
+  cache.wait();
+  CHECK(kernels(20) == 1);
+  CHECK(kernels(50) == 1);  // of the same class
+  CHECK(kernels(9) == 2);   // of another
+  CHECK(cache.counts().plain == 2);
+  cache.wait();
+  CHECK(kernels(8) == 1);
+  CHECK(cache.counts().compiles == 1);  // the text serves both classes
+  CHECK(cache.failure().empty());
+
+  CHECK(kernels(100) == 2);
+  cache.wait();
+  CHECK(kernels(100) == 2);  // whose fast kernels could not be made
+  CHECK(cache.counts().failed == 1);
+  REQUIRE_FALSE(cache.failure().empty());
+  CHECK(cache.failure().front().seen == "no such class");
 }
 
 TEST_CASE("[child] planning and compiling say how far they are", "[.fake_gpu]") {

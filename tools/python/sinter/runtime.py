@@ -174,6 +174,7 @@ class Counts(NamedTuple):
     compiles: int  # plans with fast kernels, those that failed as well
     classes: int   # of extents that were met
     plain: int     # calls that were answered with plain kernels
+    failed: int    # compilations in the background: the plain kernels stay
     evicted: int
     held: int      # executables that are held now
 
@@ -218,6 +219,10 @@ class PlanCache:
     @property
     def counts(self) -> Counts:
         return Counts(*self._cache.counts())
+
+    def failure(self) -> list:
+        """Why the last of `counts.failed` did, as in `sinter.Error.diagnostics`; empty where none has."""
+        return self._cache.failure()
 
     def explain(self) -> str:
         """The classes of extents that were met, a line each."""

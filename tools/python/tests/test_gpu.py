@@ -88,6 +88,10 @@ class OnTheGpu(unittest.TestCase):
                          torch.nn.functional.layer_norm(x.float(), (64,), scale[0].float(),
                                                         bias[0].float()), 3e-2)
                 cache.wait()
+            plain = cache.counts.plain
+            cache.get(100), cache.get(300)  # of classes that were compiled
+            self.assertEqual((cache.counts.plain, cache.counts.failed, cache.failure()),
+                             (plain, 0, []))
         self.assertLessEqual(cache.counts.classes, 4)
 
 
