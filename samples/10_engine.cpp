@@ -100,22 +100,24 @@ void prepare_filter(sinter::Device device) {
   check.close("y of a prepared filter", dy.get()[9], channels, 1e-4);
 }
 
+void describe(sinter::Graph& graph, std::span<const std::int64_t> extents) {
+  auto x = graph.tensor("x", {extents[0], kWidth});
+  graph.output(softmax(x, {}, {.name = "probabilities"}), "y");
+}
+
+void serve(sinter::PlanCache& cache, sinter::Device device, int batch) {
+  const auto run = need(cache.get({batch}));
+  const auto size = static_cast<std::size_t>(batch * kWidth);
+  const Array<float> x(device, size, 1), y(device, size);
+  need(run.execute(nullptr, {{"x", x}, {"y", y}}, Scratch(run)));
+  need(sinter::synchronize(device));
+  check.close("softmax of equal numbers", y.get()[size - 1], 1.0 / kWidth, 1e-6);
+}
+
 // One plan for each batch size, compiled when it is first asked for.
 void serve_batches(sinter::Device device) {
-  sinter::PlanCache cache(
-      [](sinter::Graph& graph, std::span<const std::int64_t> extents) {
-        auto x = graph.tensor("x", {extents[0], kWidth});
-        graph.output(softmax(x, {}, {.name = "probabilities"}), "y");
-      },
-      {.device = device, .capacity = 8});
-  for (const int batch : {1, 3, 1, 3, 3}) {
-    const auto run = need(cache.get({batch}));
-    const auto size = static_cast<std::size_t>(batch * kWidth);
-    const Array<float> x(device, size, 1), y(device, size);
-    need(run.execute(nullptr, {{"x", x}, {"y", y}}, Scratch(run)));
-    need(sinter::synchronize(device));
-    check.close("softmax of equal numbers", y.get()[0], 1.0 / kWidth, 1e-6);
-  }
+  sinter::PlanCache cache(describe, {.device = device, .capacity = 8});
+  for (const int batch : {1, 3, 1, 3, 3}) serve(cache, device, batch);
   const auto counts = cache.counts();
   std::printf("5 batches: %lld compiled, %lld found\n", static_cast<long long>(counts.compiles),
               static_cast<long long>(counts.hits));
@@ -124,20 +126,8 @@ void serve_batches(sinter::Device device) {
 
 // The same where the cache is told which extents come: one text serves all batch sizes of a class.
 void serve_any_batch(sinter::Device device) {
-  sinter::PlanCache cache(
-      [](sinter::Graph& graph, std::span<const std::int64_t> extents) {
-        auto x = graph.tensor("x", {extents[0], kWidth});
-        graph.output(softmax(x, {}, {.name = "probabilities"}), "y");
-      },
-      {.device = device, .extents = {sinter::dyn("batch", 1, 64)}});
-  for (const int batch : {2, 3, 7, 16, 64}) {
-    const auto run = need(cache.get({batch}));
-    const auto size = static_cast<std::size_t>(batch * kWidth);
-    const Array<float> x(device, size, 1), y(device, size);
-    need(run.execute(nullptr, {{"x", x}, {"y", y}}, Scratch(run)));
-    need(sinter::synchronize(device));
-    check.close("softmax of equal numbers", y.get()[size - 1], 1.0 / kWidth, 1e-6);
-  }
+  sinter::PlanCache cache(describe, {.device = device, .extents = {sinter::dyn("batch", 1, 64)}});
+  for (const int batch : {2, 3, 7, 16, 64}) serve(cache, device, batch);
   const auto refused = cache.get({65});
   check.that("a batch out of range is refused",
              !refused && refused.error().rule == sinter::Rule::tensor_extent);
@@ -146,6 +136,20 @@ void serve_any_batch(sinter::Device device) {
               static_cast<long long>(counts.classes), static_cast<long long>(counts.compiles),
               cache.explain().c_str());
   check.that("a class compiles once at the most", counts.compiles <= counts.classes);
+}
+
+// No batch waits for the fast kernels of its class: plain ones answer until a thread of the cache
+// has compiled them. The CPU backend compiles nothing and needs none.
+void serve_at_once(sinter::Device device) {
+  sinter::PlanCache cache(
+      describe, {.device = device, .background = true, .extents = {sinter::dyn("batch", 1, 64)}});
+  serve(cache, device, 9);
+  cache.wait();  // for this sample alone, to show what the next calls get
+  const auto plain = cache.counts().plain;
+  for (const int batch : {9, 5, 12}) serve(cache, device, batch);
+  std::printf("compiled in the background: %lld batch(es) with plain kernels\n",
+              static_cast<long long>(plain));
+  check.that("the class is compiled", cache.counts().plain == plain && cache.failure().empty());
 }
 
 }  // namespace
@@ -157,5 +161,6 @@ int main(int argc, char** argv) {
   prepare_filter(device);
   serve_batches(device);
   serve_any_batch(device);
+  serve_at_once(device);
   return check.verdict("10_engine");
 }

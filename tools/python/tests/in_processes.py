@@ -61,10 +61,11 @@ def main():
             times.append((seconds, name))
             kind = "failed" if failed else "skipped" if skipped else "passed"
             counts[kind] += 1
+            print(f"{kind:7} {seconds:6.1f} s  {name}", flush=True)
             for text in failed:
-                print(f"FAILED {name}\n{text}", flush=True)
+                print(text, flush=True)
             for text in skipped:
-                print(f"skipped {name}: {text}", flush=True)
+                print(text, flush=True)
     for seconds, name in sorted(times, reverse=True)[:10]:
         print(f"{seconds:6.1f} s  {name}")
     print(f"{len(names)} tests: {counts}, {len(skipped_modules)} modules skipped, {time.monotonic() - begin:.0f} s")
