@@ -3,6 +3,7 @@
 //   auto e = sinter::compile(graph, sinter::Device::current());
 //   e->execute(stream, {{"x", dx}, {"y", dy}, {"lr", 0.01f}}, workspace);
 #pragma once
+#include <cstddef>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -73,6 +74,7 @@ class Plan {
     bool by_value;      // takes a number, not memory
     bool read;          // an input that is not read may be left unbound
     std::string alias;  // of an output: the input whose memory it may be given, or empty
+    std::optional<std::int64_t> uid;  // that the graph gave it
   };
 
   static Result<Plan> make(Graph& graph, PlanOptions options = {});
@@ -112,6 +114,8 @@ class TensorKey {
   TensorKey(std::string_view name) : name_(name) {}
   TensorKey(const std::string& name) : name_(name) {}
   TensorKey(std::string&& name) = delete;  // the key is a view: the text has to outlive it
+  TensorKey(int) = delete;  // Uid{7} or Index{0}; a 0 alone would be a name that is null
+  TensorKey(std::nullptr_t) = delete;
   TensorKey(Uid uid) : kind_(Kind::uid), number_(uid.value) {}
   TensorKey(Index index) : kind_(Kind::index), number_(index.value) {}
   Kind kind() const { return kind_; }

@@ -351,7 +351,8 @@ std::vector<Plan::TensorInfo> Plan::tensors() const {
   std::vector<TensorInfo> result;
   for (const auto& t : data_->tensors)
     result.push_back({t.name, t.type, t.dim, t.stride, t.bytes, t.written, t.by_value, t.read,
-                      t.alias < 0 ? "" : data_->tensors[static_cast<std::size_t>(t.alias)].name});
+                      t.alias < 0 ? "" : data_->tensors[static_cast<std::size_t>(t.alias)].name,
+                      t.uid});
   return result;
 }
 

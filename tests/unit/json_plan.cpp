@@ -81,6 +81,7 @@ TEST_CASE("a plan file reads back as the same bytes") {
   CHECK(plan->data().kernels[0].machine_code.at("sm_90a").size() == 7);
   CHECK(plan->data().kernels[0].arguments[3].bytes == 4);
   CHECK(plan->data().tensors[0].uid == 3);
+  CHECK(plan->tensors()[0].uid == 3);
   CHECK(plan->data().architecture == "sm_90a");
   const PlanKernel &k = plan->data().kernels[1], written = small_plan().kernels[1];
   CHECK(k.shared_bytes == 100000);

@@ -134,6 +134,8 @@ TEST_CASE_METHOD(Fixture, "a name that is nearly right is guessed") {
 }
 
 static_assert(!std::is_constructible_v<Binding, std::string&&, void*>);  // its name would dangle
+static_assert(!std::is_constructible_v<TensorKey, int>);                 // is 0 a name, a uid?
+static_assert(!std::is_constructible_v<TensorKey, std::nullptr_t>);
 
 TEST_CASE_METHOD(Fixture, "null for a tensor with elements is refused") {
   auto bindings = good();
