@@ -14,6 +14,7 @@ class Executable:
         self._fixed = fixed or {}  # arrays of every call that does not give others
         self._gpu = loaded.device != "cpu"
         self._tensors = loaded.plan.tensors()
+        self._names = {row[9]: row[0] for row in self._tensors if row[9] is not None}  # by uid
 
     def __repr__(self):
         place = f"GPU {self.device}" if self._gpu else "the CPU"
@@ -37,7 +38,7 @@ class Executable:
         return self._loaded.workspace_bytes
 
     def execute(self, bindings, *, stream=None, workspace=None):
-        """Runs on arrays by tensor name and gives the outputs by name.
+        """Runs on arrays by tensor name, or by uid, and gives the outputs by name.
 
         Arrays are NumPy's or PyTorch's on the CPU; on a GPU tensors of PyTorch and anything that
         speaks DLPack or __cuda_array_interface__. They are used where they lie: type, dims and
@@ -71,7 +72,7 @@ class Executable:
 
     def _placed(self, bindings):
         """Pointers by name, the outputs by name, and whose memory the outputs are."""
-        bindings = {**self._fixed, **bindings}
+        bindings = {**self._fixed, **self._by_name(bindings)}
         source = arrays.torch_source(bindings.values(), self.device)
         pointers, inputs, results = {}, {}, {}
         for info in self._tensors:
@@ -93,6 +94,15 @@ class Executable:
             pointers[name] = arrays.pointer_of(array, info, self._gpu)
         pointers.update(dict.fromkeys(bindings, 0))
         return pointers, results, source
+
+    def _by_name(self, bindings):
+        if not self._names:
+            return bindings
+        named = {key: array for key, array in bindings.items() if isinstance(key, str)}
+        for key in bindings.keys() - named.keys():
+            name = self._names.get(key, key)
+            named[key if name in named else name] = bindings[key]  # twice, which is refused later
+        return named
 
     def _workspace(self, workspace, source, stream):
         """(pointer, bytes), what owns it, and whether a call has to wait before that may go."""
@@ -229,18 +239,20 @@ class PlanCache:
         return self._cache.explain()
 
 
-def plan(graph: Graph, *, fuse=True, targets=(), architecture="", tuning_file="") -> Plan:
-    """Plans a graph; needs no GPU. `targets` get machine code, e.g. ["sm_90a"], which needs NVRTC."""
+def plan(graph: Graph, *, fuse=True, targets=(), architecture="", tuning_file="",
+         progress=None) -> Plan:
+    """Plans a graph; needs no GPU. `targets` get machine code, e.g. ["sm_90a"], which needs NVRTC.
+    `progress` is called as kernels are planned and compiled: progress("compiling", 3, 12)."""
     return Plan.make(graph, fuse=fuse, targets=list(targets), architecture=architecture,
-                     tuning_file=tuning_file)
+                     tuning_file=tuning_file, progress=progress)
 
 
-def compile(graph: Graph, device=None, *, fuse=True, architecture="",
-            tuning_file="") -> Executable:
+def compile(graph: Graph, device=None, *, fuse=True, architecture="", tuning_file="",
+            progress=None) -> Executable:
     """Plans, generates, compiles and loads. `device` is "cpu", a GPU's ordinal, or None: the
-    current GPU, the CPU where there is none."""
+    current GPU, the CPU where there is none. `progress` is that of plan()."""
     return Executable(_sinter.compile(graph, device, fuse=fuse, architecture=architecture,
-                                      tuning_file=tuning_file))
+                                      tuning_file=tuning_file, progress=progress))
 
 
 def prepare(graph: Graph, device=None, *, fuse=True, targets=(), architecture="",

@@ -241,9 +241,14 @@ void bind_graph(nb::module_& m) {
           "An input of one element whose number is given at each call: run(lr=0.01).")
       .def(
           "output",
-          [](const GraphObject& self, const TensorObject& t, std::string name, nb::handle stride,
-             nb::handle type, std::optional<std::int64_t> uid, std::int64_t alignment,
-             std::optional<TensorObject> alias) {
+          [](const GraphObject& self, const std::optional<TensorObject>& given, std::string name,
+             nb::handle stride, nb::handle type, std::optional<std::int64_t> uid,
+             std::int64_t alignment, std::optional<TensorObject> alias) {
+            if (!given)
+              raise({Diagnostic{.rule = Rule::tensor_absent,
+                                .tensor = std::move(name),
+                                .fix = "ask for the port where its node is made, as Stats=True"}});
+            const TensorObject& t = *given;
             auto options = options_from({}, nb::none(), stride, type, uid, alignment);
             if (alias) options.alias = Tensor(alias->owner.graph.get(), alias->id);
             const GraphLock lock(self);
@@ -253,9 +258,9 @@ void bind_graph(nb::module_& m) {
             raise_new(*self.graph, before);
             return t;
           },
-          nb::arg("tensor"), nb::arg("name") = "", nb::kw_only(), nb::arg("stride") = nb::none(),
-          nb::arg("data_type") = nb::none(), nb::arg("uid") = nb::none(), nb::arg("alignment") = 16,
-          nb::arg("alias") = nb::none(),
+          nb::arg("tensor").none(), nb::arg("name") = "", nb::kw_only(),
+          nb::arg("stride") = nb::none(), nb::arg("data_type") = nb::none(),
+          nb::arg("uid") = nb::none(), nb::arg("alignment") = 16, nb::arg("alias") = nb::none(),
           nb::sig(
               "def output(self, tensor: Tensor, name: str = '', *, "
               "stride: collections.abc.Sequence[int] | None = None, data_type: str | None = None, "

@@ -19,34 +19,75 @@ auto without_gil(F&& f) {
   return take(std::move(result));
 }
 
+// Hands progress to a Python function. What that raises first is raised behind the call.
+class Progress {
+ public:
+  explicit Progress(nb::object function) : function_(std::move(function)) {}
+
+  PlanOptions followed_by(PlanOptions options) {
+    if (function_.is_none()) return options;
+    options.progress_context = this;
+    options.progress = [](void* self, const PlanProgress& at) {
+      const nb::gil_scoped_acquire gil;
+      static_cast<Progress*>(self)->say(at);
+    };
+    return options;
+  }
+  void raise() {
+    if (raised_) throw std::move(*raised_);
+  }
+
+ private:
+  void say(const PlanProgress& at) {
+    if (raised_) return;
+    try {
+      const bool planning = at.stage == PlanProgress::Stage::planning;
+      function_(planning ? "planning" : "compiling", at.done, at.total);
+    } catch (nb::python_error& error) {
+      raised_.emplace(std::move(error));
+    }
+  }
+
+  nb::object function_;
+  std::optional<nb::python_error> raised_;
+};
+
 nb::object device_name(Device d) { return d.is_cpu() ? nb::cast("cpu") : nb::cast(d.ordinal()); }
 
 nb::list tensors(const Plan& plan) {
   nb::list rows;
   for (const auto& t : plan.tensors())
     rows.append(nb::make_tuple(t.name, name(t.type), tuple_of(t.dim), tuple_of(t.stride), t.bytes,
-                               t.written, t.by_value, t.read, t.alias));
+                               t.written, t.by_value, t.read, t.alias, t.uid));
   return rows;
 }
 
-// An address or, of what is passed by value, a number in a list, by name. The names stay in the
-// keys of the dict.
+TensorKey key_from(nb::handle key) {
+  if (PyLong_Check(key.ptr())) return Uid{nb::cast<std::int64_t>(key)};
+  Py_ssize_t size = 0;
+  const char* name =
+      PyUnicode_Check(key.ptr()) ? PyUnicode_AsUTF8AndSize(key.ptr(), &size) : nullptr;
+  if (!name && !PyErr_Occurred())
+    throw nb::type_error("a tensor is given by its name or, as an integer, by its uid");
+  if (!name) throw nb::python_error();
+  return std::string_view(name, static_cast<std::size_t>(size));
+}
+
+// An address or, of what is passed by value, a number in a list, by name or by uid. The names stay
+// in the keys of the dict.
 std::vector<Binding> bindings_from(const nb::dict& pointers) {
   std::vector<Binding> bindings;
   for (const auto& [key, v] : pointers) {
-    Py_ssize_t size = 0;
-    const char* name = PyUnicode_AsUTF8AndSize(key.ptr(), &size);
-    if (!name) throw nb::python_error();
-    const std::string_view key_text(name, static_cast<std::size_t>(size));
+    const TensorKey tensor = key_from(key);
     if (!nb::isinstance<nb::list>(v)) {
-      bindings.emplace_back(key_text, reinterpret_cast<void*>(nb::cast<std::uintptr_t>(v)));
+      bindings.emplace_back(tensor, reinterpret_cast<void*>(nb::cast<std::uintptr_t>(v)));
       continue;
     }
     const nb::object number = nb::borrow<nb::list>(v)[0];
     if (PyLong_Check(number.ptr()))
-      bindings.emplace_back(key_text, nb::cast<std::int64_t>(number));
+      bindings.emplace_back(tensor, nb::cast<std::int64_t>(number));
     else
-      bindings.emplace_back(key_text, nb::cast<double>(number));
+      bindings.emplace_back(tensor, nb::cast<double>(number));
   }
   return bindings;
 }
@@ -117,18 +158,21 @@ void bind_runtime(nb::module_& m) {
       .def_static(
           "make",
           [](const GraphObject& graph, bool fuse, std::vector<std::string> targets,
-             std::string architecture, std::string tuning_file) {
-            return without_gil([&] {
+             std::string architecture, std::string tuning_file, nb::object progress) {
+            Progress followed(std::move(progress));
+            Plan plan = without_gil([&] {
               const std::lock_guard lock(*graph.mutex);
-              return Plan::make(*graph.graph, {.fuse = fuse,
-                                               .targets = targets,
-                                               .architecture = architecture,
-                                               .tuning_file = tuning_file});
+              return Plan::make(*graph.graph, followed.followed_by({.fuse = fuse,
+                                                                    .targets = targets,
+                                                                    .architecture = architecture,
+                                                                    .tuning_file = tuning_file}));
             });
+            followed.raise();
+            return plan;
           },
           nb::arg("graph"), nb::kw_only(), nb::arg("fuse") = true,
           nb::arg("targets") = std::vector<std::string>{}, nb::arg("architecture") = "",
-          nb::arg("tuning_file") = "")
+          nb::arg("tuning_file") = "", nb::arg("progress") = nb::none())
       .def_static(
           "from_json",
           [](std::string_view text, std::string_view file) {
@@ -146,7 +190,7 @@ void bind_runtime(nb::module_& m) {
       .def_prop_ro("kernels", &Plan::kernels)
       .def_prop_ro("workspace_bytes", &Plan::workspace_bytes)
       .def("tensors", &tensors,
-           "Rows (name, data type, dim, stride, bytes, written, by value, read, alias).");
+           "Rows (name, data type, dim, stride, bytes, written, by value, read, alias, uid).");
   nb::class_<BoundExecutable>(m, "Bound", "A plan with its memory: a call only launches.")
       .def(
           "execute",
@@ -182,16 +226,21 @@ void bind_runtime(nb::module_& m) {
   m.def(
       "compile",
       [](const GraphObject& graph, nb::handle device, bool fuse, std::string architecture,
-         std::string tuning_file) {
+         std::string tuning_file, nb::object progress) {
         const Device d = device_from(device);
-        return without_gil([&] {
+        Progress followed(std::move(progress));
+        Executable made = without_gil([&] {
           const std::lock_guard lock(*graph.mutex);
-          return compile(*graph.graph, d,
-                         {.fuse = fuse, .architecture = architecture, .tuning_file = tuning_file});
+          return compile(
+              *graph.graph, d,
+              followed.followed_by(
+                  {.fuse = fuse, .architecture = architecture, .tuning_file = tuning_file}));
         });
+        followed.raise();
+        return made;
       },
       nb::arg("graph"), nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("fuse") = true,
-      nb::arg("architecture") = "", nb::arg("tuning_file") = "");
+      nb::arg("architecture") = "", nb::arg("tuning_file") = "", nb::arg("progress") = nb::none());
   m.def(
       "prepare",
       [](const GraphObject& graph, nb::handle device, bool fuse, std::vector<std::string> targets,

@@ -59,6 +59,12 @@ class Errors(unittest.TestCase):
         self.raises("graph-no-output", lambda: sinter.compile(self.graph, "cpu"))
         self.raises("device-missing", lambda: sinter.compile(self.graph, "tpu"))
 
+    def test_an_output_that_was_not_asked_for(self):
+        e = self.raises("tensor-absent",
+                        lambda: self.graph.output(sinter.softmax(self.a).Stats, "stats"))
+        self.assertEqual(e.tensor, "stats")
+        self.assertIn("Stats=True", e.fix)
+
     def test_notes(self):
         graph = sinter.Graph()
         x = graph.tensor("x", [4])
@@ -86,6 +92,9 @@ class Errors(unittest.TestCase):
         self.raises("array-format", lambda: run(a=[1.0]))
         self.raises("binding-missing", lambda: run())
         self.raises("binding-unknown", lambda: run(a=a, z=a))
+        self.raises("binding-unknown", lambda: run.execute({"a": a, 7: a}))
+        with self.assertRaisesRegex(TypeError, "by its name"):
+            run.execute({"a": a, 0.5: a})
         y = numpy.zeros((4, 64), numpy.float32)
         y.flags.writeable = False
         self.raises("array-format", lambda: run(a=a, y=y))

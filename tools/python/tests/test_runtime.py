@@ -35,6 +35,26 @@ class Calls(unittest.TestCase):
         self.assertEqual(repr(sinter.compile(graph, "cpu")),
                          "<Executable 'ffn' on the CPU: x -> y, 1 kernel>")
 
+    def test_uids(self):
+        graph = sinter.Graph()
+        x, n = graph.tensor("x", [2], uid=5), graph.scalar_input("n")
+        graph.output(x * n, "y", uid=9)
+        run = sinter.compile(graph, "cpu")
+        x, y = numpy.full(2, 3, "float32"), numpy.zeros(2, "float32")
+        self.assertIs(run.execute({5: x, "n": 2, 9: y})["y"], y)
+        self.assertEqual(y[1], 6)
+        self.assertEqual(run.bind({5: x, "n": 1})(n=4)["y"][0], 12)
+        with self.assertRaises(sinter.Error) as raised:
+            run.execute({5: x, "x": x, "n": 2})
+        self.assertEqual(raised.exception.rule, "binding-repeated")
+
+    def test_progress(self):
+        seen = []
+        sinter.compile(product(), "cpu", progress=lambda *at: seen.append(at))
+        self.assertEqual((seen[0], seen[-1]), (("planning", 0, 1), ("planning", 1, 1)))
+        with self.assertRaisesRegex(ZeroDivisionError, "division"):
+            sinter.plan(product(), progress=lambda stage, done, total: done / 0)
+
     def test_numbers_and_in_place(self):
         graph = sinter.Graph()
         p, g = graph.tensor("p", [8]), graph.tensor("g", [8], constant=True)
