@@ -16,6 +16,12 @@ double hindrance_of_matmul(const TileProblem& p, const Tile& t) {
   // rows of the short side, 34.2 alone; 256 x 2048 x 7168: 23.3 us in pairs of 64 x 64 that share
   // those of the short side, 20.5 alone, 18.7 in pairs that share those of the long side.)
   constexpr double kMedium = 512, kSharesShort = 1.05;
+  // Fours gain where the lines along k are short: all tiles beside each other ask for the same part
+  // of the short side at once, and there is little behind it that hides this. (128 x 128 of bf16 on
+  // an H200, with copies: 300 x 5000 x 1111 17.7 us in fours that share rows of the short
+  // side, 19.8 in pairs, 22.1 alone; 300 x 5000 x 2048 15.2 and 18.9 alone; 300 x 5120 x
+  // 1024 8.9, 10.0, 9.9; 384 x 5120 x 5120 35.6 and 35.5 alone.)
+  constexpr double kShortLine = 4096;  // bytes
   // Columns that are no multiple of 32, see below, in blocks that share B, or A, or a tile: 384 x
   // 5120 x 5120, both transposed, 41.0 us in pairs of 128 x 120, 32.9 alone; 768 x 3072 x
   // 3072: 25.9 and 24.0 of 128 x 144 (but 600 x 5000 x 1111 26.6 and 27.9 of 128 x 208); 384 x 1536
@@ -43,7 +49,9 @@ double hindrance_of_matmul(const TileProblem& p, const Tile& t) {
   constexpr double kAlone = 0.96;
   if (shorter < kFew && cluster_blocks(t) == 1 && (short_rows ? t.m : t.n) >= shorter)
     return factor * kAlone;
-  if ((short_rows ? t.cluster_n : t.cluster_m) > 1) return factor * kSharesShort;
+  const int sharing = short_rows ? t.cluster_n : t.cluster_m;
+  if (sharing > 1 && !(sharing > 2 && p.depth * p.bytes <= kShortLine))
+    return factor * kSharesShort;
   return factor * (t.consumers == 1 && shorter <= kFew ? kOneWaits : 1);
 }
 
