@@ -16,8 +16,8 @@
 #include "fusion_patterns/pattern.hpp"
 #include "planner/spec/contraction_spec.hpp"
 #include "planner/spec/row_sums.hpp"
-#include "planner/split/depth.hpp"
 #include "planner/split/operands.hpp"
+#include "planner/split/split_k.hpp"
 #include "schedule/contraction/depthwise.hpp"
 
 namespace sinter {

@@ -6,7 +6,7 @@
 
 #include "emit/config_text.hpp"
 #include "emit/element_text.hpp"
-#include "emit/place_text.hpp"
+#include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
 #include "plan/liveness.hpp"

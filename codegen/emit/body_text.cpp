@@ -167,10 +167,10 @@ void BodyText::print(TextWriter& out, int i) const {
   const Statement& s = statement(i);
   if (part(i)) return;
   if (copied(i))
-    out.line("sinter::copy(place.{}, e, place.{});", at(kernel_.port, s.port),
+    out.line("sinter::copy(fragment.{}, e, fragment.{});", at(kernel_.port, s.port),
              at(kernel_.port, statement(s.args[0]).port));
   else if (s.kind == StatementKind::store && packed(i))
-    out.line("sinter::put(place.{}, {}, {});", at(kernel_.port, s.port), element(s),
+    out.line("sinter::put(fragment.{}, {}, {});", at(kernel_.port, s.port), element(s),
              name(s.args[0]));
   else if (s.kind == StatementKind::store)
     out.line("sinter::store<Config::{}>({}, c, {});", at(kernel_.access, s.port), pointer(s),
@@ -204,7 +204,7 @@ std::string BodyText::load(const Statement& s, int i) const {
   const std::string outside =
       leaves && otherwise.empty() ? ", " + literal(0, s.arithmetic) : otherwise;
   if (packed(i))
-    return fmt::format("sinter::get<{}>(place.{}, {}{})", value_type(s.arithmetic),
+    return fmt::format("sinter::get<{}>(fragment.{}, {}{})", value_type(s.arithmetic),
                        at(kernel_.port, s.port), element(s), outside);
   if (of_row(i))
     return fmt::format("sinter::get<{}>(of_row.{}, 0{})", value_type(s.arithmetic),
@@ -246,10 +246,10 @@ bool BodyText::drawn(int i) const {
 
 std::string BodyText::draw(int i) const {
   const Statement& s = statement(i);
-  return fmt::format("sinter::draw<Config::{}, {}, {}, {}, width>({}, {}, c, place.random.{}, {})",
-                     random_access_name(name(i)), packing_->dim,
-                     packing_->drawn[static_cast<std::size_t>(i)], packing_->runs_beside,
-                     integer(s.port), integer(s.port2), name(i), distribution(s.rng));
+  return fmt::format(
+      "sinter::draw<Config::{}, {}, {}, {}, width>({}, {}, c, fragment.random.{}, {})",
+      random_access_name(name(i)), packing_->dim, packing_->drawn[static_cast<std::size_t>(i)],
+      packing_->runs_beside, integer(s.port), integer(s.port2), name(i), distribution(s.rng));
 }
 
 std::string BodyText::run(int i) const {
@@ -262,7 +262,8 @@ std::string BodyText::random(int i) const {
   const Statement& s = statement(i);
   if (i == taken_) return fmt::format("static_cast<{}>(drawn)", value_type(s.arithmetic));
   if (drawn(i))
-    return fmt::format("sinter::drawn<{}>(place.random.{}, e)", value_type(s.arithmetic), name(i));
+    return fmt::format("sinter::drawn<{}>(fragment.random.{}, e)", value_type(s.arithmetic),
+                       name(i));
   return fmt::format("sinter::random<{}, Config::{}>({}, {}, c, {})", value_type(s.arithmetic),
                      random_access_name(name(i)), integer(s.port), integer(s.port2),
                      distribution(s.rng));
@@ -278,7 +279,7 @@ std::string BodyText::gather_operands(const Gather& g) const {
 
 std::string BodyText::fetch_gathered(int gather) const {
   const Gather& g = spec_.gathers[static_cast<std::size_t>(gather)];
-  return fmt::format("sinter::{}({}c, place.{});", sinter::name(g.op), gather_operands(g),
+  return fmt::format("sinter::{}({}c, fragment.{});", sinter::name(g.op), gather_operands(g),
                      at(kernel_.gathered, gather));
 }
 
@@ -286,7 +287,7 @@ std::string BodyText::gather(const Statement& s, int i) const {
   const Gather& g = spec_.gathers[static_cast<std::size_t>(s.gather)];
   const int with = gathered_with(spec_, s.gather);
   const std::string_view member = g.op == OpKind::resample && g.output == 1 ? "position" : "value";
-  if (gathered(i)) return fmt::format("place.{}.{}[e]", at(kernel_.gathered, with), member);
+  if (gathered(i)) return fmt::format("fragment.{}.{}[e]", at(kernel_.gathered, with), member);
   return fmt::format("sinter::{}<Config::{}, {}>({}c){}", sinter::name(g.op),
                      at(kernel_.gather, with), value_type(s.arithmetic), gather_operands(g),
                      g.resamples() ? fmt::format(".{}[0]", member) : "");

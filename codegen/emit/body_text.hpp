@@ -44,7 +44,7 @@ class BodyText {
   bool part(int i) const;
   // True for a gather whose neighbours are computed when a place is fetched.
   bool gathered(int i) const;
-  // "sinter::resample(args.x, c, place.resample);"
+  // "sinter::resample(args.x, c, fragment.resample);"
   std::string fetch_gathered(int gather) const;
   // True for random numbers that are drawn for a whole place.
   bool drawn(int i) const;

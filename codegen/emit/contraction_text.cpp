@@ -1,6 +1,6 @@
 #include "emit/contraction_text.hpp"
 
-#include "emit/place_text.hpp"
+#include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
 #include "plan/liveness.hpp"
@@ -120,8 +120,8 @@ void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& name
     out.close("}");
   }
   out.line("template <int width>");
-  out.open("SINTER_DEVICE static const auto& result(const Place<width>& place) {{");
-  out.line("return place.{};", names.port[result]);
+  out.open("SINTER_DEVICE static const auto& result(const Fragment<width>& fragment) {{");
+  out.line("return fragment.{};", names.port[result]);
   out.close("}");
   if (engine.result) {
     out.open("struct TileStore {{");
@@ -140,9 +140,10 @@ void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& name
              names.access[port]);
     out.close("}");
     out.open(
-        "SINTER_DEVICE static void set_source(sinter::Int<{}>, Place<2>& place, unsigned word) {{",
+        "SINTER_DEVICE static void set_source(sinter::Int<{}>, Fragment<2>& fragment, unsigned "
+        "word) {{",
         i);
-    out.line("place.{}.set_word(0, word);", names.port[port]);
+    out.line("fragment.{}.set_word(0, word);", names.port[port]);
     out.close("}");
   }
 }
@@ -162,7 +163,7 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
              spec.contraction().zero_dominates == ZeroOf::b ? "ElementB, ElementA"
                                                             : "ElementA, ElementB");
   out.line("template <int width>");
-  out.line("using Place = ::Place<width>;");
+  out.line("using Fragment = ::Fragment<width>;");
   const std::set<int> loads = packed_ports(body, live, StatementKind::load);
   print_moves(out, names, body, "fetch", "", loads, "fetch");
   print_draws(out, body, drawn_numbers(body, live));
@@ -179,7 +180,7 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
   out.line("SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,");
   out.open(
       "                                  const Config::Accumulator (&acc)[Config::products], "
-      "Place<width>& place, Reductions& columns) {{");
+      "Fragment<width>& fragment, Reductions& columns) {{");
   print_statements(out, body, live);
   out.close("}");
   print_moves(out, names, body, "flush", "const ", packed_ports(body, live, StatementKind::store),

@@ -61,8 +61,9 @@ void print_planes_beside(TextWriter& out, const KernelSpec& spec, const KernelNa
   out.line("using Element = {};", storage_type(spec.ports[port].type));
   out.line("SINTER_DEVICE static {}Element* base(const Args& args) {{ return args.{}; }}", constant,
            names.port[port]);
-  out.line("template <class Place>");
-  out.line("SINTER_DEVICE static auto& of(Place& place) {{ return place.{}; }}", names.port[port]);
+  out.line("template <class Fragment>");
+  out.line("SINTER_DEVICE static auto& of(Fragment& fragment) {{ return fragment.{}; }}",
+           names.port[port]);
   out.close("};");
 }
 
@@ -90,8 +91,8 @@ void print_depthwise_operands(TextWriter& out, const KernelSpec& spec, const Ker
   }
   out.open("struct Result {{");
   out.line("template <int width>");
-  out.open("SINTER_DEVICE static const auto& of(const Place<width>& place) {{");
-  out.line("return place.{};", names.port[static_cast<std::size_t>(e.result->port)]);
+  out.open("SINTER_DEVICE static const auto& of(const Fragment<width>& fragment) {{");
+  out.line("return fragment.{};", names.port[static_cast<std::size_t>(e.result->port)]);
   out.close("}");
   out.line("SINTER_DEVICE static void store(const Args& args, const Coord& c, unsigned from,");
   out.open("                                int channel, int column, int row) {{");

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "emit/body_text.hpp"
-#include "emit/place_text.hpp"
+#include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
 #include "plan/liveness.hpp"
 

@@ -13,8 +13,8 @@
 #include "emit/config_text.hpp"
 #include "emit/contraction_text.hpp"
 #include "emit/depthwise_text.hpp"
+#include "emit/fragment_text.hpp"
 #include "emit/mma_text.hpp"
-#include "emit/place_text.hpp"
 #include "emit/pointwise_text.hpp"
 #include "emit/rowwise_text.hpp"
 #include "emit/spelling.hpp"
@@ -62,7 +62,7 @@ FamilyText family_text(const ScheduledKernel& kernel) {
     case Family::pointwise:
       if (const Tiling& tiling = kernel.pointwise()->tiling; tiling.on)
         return {tiling.flat ? "tiled_flat" : "tiled",
-                "every element on its own, turned around in tiles"};
+                "every element on its own, transposed in tiles"};
       if (kernel.aligned_by() >= 0)
         return {"pointwise_misaligned", "every element on its own, in rows that start anywhere"};
       return {"pointwise", "every element on its own"};
@@ -115,7 +115,7 @@ void print_includes(TextWriter& out, const ScheduledKernel& kernel) {
     out.line("#include \"sinter/device/core/part_pack.cuh\"");
   if (uses(kernel, StatementKind::random)) out.line("#include \"sinter/device/core/philox.cuh\"");
   if (uses(kernel, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
-  if (const WgmmaConfig* const e = kernel.wgmma()) print_multiplication(out, *e);
+  if (const WgmmaConfig* const e = kernel.wgmma()) print_wgmma(out, *e);
   if (const AttentionConfig* const e = kernel.attention()) print_attention_products(out, *e, spec);
   if (const auto* const e = kernel.attention_backward()) print_backward_products(out, *e, spec);
   if (const ChainedConfig* const e = kernel.chained()) {
@@ -136,7 +136,7 @@ std::string rows_type(const KernelSpec& spec, const KernelNames& names) {
 
 std::string rowwise_calls(const KernelSpec& spec) {
   std::string text = fmt::format(
-      "sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions{}> "
+      "sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions{}> "
       "rows(args);\n  sinter::rowwise::start<Config>(Phases{{}}, rows);",
       spec.columns.empty() ? "" : ", Columns");
   const RowwiseSpec& r = spec.rowwise();
@@ -281,14 +281,14 @@ std::string kernel_text(const ScheduledKernel& scheduled, const KernelNames& nam
   out.blank();
   switch (family_of(spec)) {
     case Family::pointwise:
-      print_place(out, scheduled, names, body);
+      print_fragment(out, scheduled, names, body);
       if (pointwise->tiling.on) print_tiles(out, spec, names, *pointwise);
       print_pointwise(out, spec, names, *pointwise, body);
       break;
     case Family::rowwise: {
       print_reductions(out, spec, names);
-      print_place(out, scheduled, names, body);
-      print_row_place(out, spec, names, *rowwise, body);
+      print_fragment(out, scheduled, names, body);
+      print_row_fragment(out, spec, names, *rowwise, body);
       std::string phases;
       Known known;
       for (int p = 0; p < spec.rowwise().phases; ++p) {
@@ -302,19 +302,19 @@ std::string kernel_text(const ScheduledKernel& scheduled, const KernelNames& nam
     case Family::contraction:
       if (factors->rows.on) out.line("using Rows = {};", rows_type(spec, names));
       if (attention) {
-        print_place(out, scheduled, names, body);
+        print_fragment(out, scheduled, names, body);
         print_attention(out, spec, *attention, names);
         if (!attention->result) print_packed_epilogue(out, spec, names, body, nullptr);
         break;
       }
       if (chained) {
-        print_place(out, scheduled, names, body);
+        print_fragment(out, scheduled, names, body);
         print_chained(out, *chained, names);
         print_packed_epilogue(out, spec, names, body, nullptr);
         break;
       }
       if (wgmma) {
-        print_place(out, scheduled, names, body);
+        print_fragment(out, scheduled, names, body);
         if (factors->rows.gathers())
           print_gathered_operand(out, spec, names, wgmma->a, "OperandA");
         else
@@ -327,13 +327,13 @@ std::string kernel_text(const ScheduledKernel& scheduled, const KernelNames& nam
         break;
       }
       if (depthwise) {
-        print_place(out, scheduled, names, body);
+        print_fragment(out, scheduled, names, body);
         print_depthwise_operands(out, spec, names, *depthwise);
         print_packed_epilogue(out, spec, names, body, nullptr);
         break;
       }
       if (mma) {
-        print_place(out, scheduled, names, body);
+        print_fragment(out, scheduled, names, body);
         print_mma_operand(out, spec, names, a, mma->a, "OperandA");
         print_mma_operand(out, spec, names, b, mma->b, "OperandB");
         print_retaken(out, spec, names, nullptr);

@@ -17,7 +17,7 @@ struct KernelNames {
   std::vector<std::string> scalar_value;    // member of Args; empty where not used as a number
   std::vector<std::string> scalar_integer;  // member of Args; empty where not used as an integer
   std::vector<std::string> gather;          // struct in Config
-  std::vector<std::string> gathered;        // member of Place
+  std::vector<std::string> gathered;        // member of Fragment
   std::vector<std::string> reduction;       // struct beside Config
   std::vector<std::string> column;          // the same, of the column reductions
 };

@@ -35,12 +35,12 @@ std::pair<std::int64_t, std::int64_t> reach(const KernelSpec& spec, const Access
   return {first, last + 1};
 }
 
-void print_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                 const MmaOperand& o) {
+void print_fragment(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                    const MmaOperand& o) {
   std::vector<std::size_t> held;
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     if (o.packing.ports[i].kind != PortPack::Kind::apart) held.push_back(i);
-  out.open("struct Place {{");
+  out.open("struct Fragment {{");
   for (std::size_t i : held) out.line("{} {};", held_type(spec, o, i), names.port[i]);
   out.open("SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {{");
   for (std::size_t i : held) {
@@ -73,17 +73,19 @@ void print_mma_operand(TextWriter& out, const KernelSpec& spec, const KernelName
     out.line("using Access = Config::{};", names.access[port]);
     out.line("SINTER_DEVICE static const {}* base(const Args& args) {{ return args.{}; }}",
              storage_type(spec.ports[port].type), names.port[port]);
-    out.line("struct Place {{}};");
+    out.line("struct Fragment {{}};");
   } else {
-    print_place(out, spec, names, o);
+    print_fragment(out, spec, names, o);
     if (o.plain) {
       out.line("template <class Number>");
-      out.open("SINTER_DEVICE static unsigned pair(Number number, const Place& place, int i) {{");
-      out.line("return sinter::contraction::pair(number, place.{}, i);", names.port[port]);
+      out.open(
+          "SINTER_DEVICE static unsigned pair(Number number, const Fragment& fragment, int i) {{");
+      out.line("return sinter::contraction::pair(number, fragment.{}, i);", names.port[port]);
     } else {
       out.open(
-          "SINTER_DEVICE static {} element(const Args& args, const Coord& c, int e, const Place& "
-          "place) {{",
+          "SINTER_DEVICE static {} element(const Args& args, const Coord& c, int e, const "
+          "Fragment& "
+          "fragment) {{",
           value_type(body.statement(last).arithmetic));
       const auto live = live_statements(body.body(), {last});
       for (int i = 0; i <= last; ++i)

@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "emit/place_text.hpp"
+#include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
 #include "plan/liveness.hpp"
 #include "schedule/gathering.hpp"
@@ -28,10 +28,11 @@ void print_tile_moves(TextWriter& out, const KernelNames& names, const std::set<
   print("class Corner", "stage", "const Args& args, const Corner& corner, Staged& staged", loads,
         "load(args@, corner)");
   print("class Spot, int width", "gather",
-        "const Staged& staged, const Spot& spot, Place<width>& place", loads, "read(spot, place@)");
+        "const Staged& staged, const Spot& spot, Fragment<width>& fragment", loads,
+        "read(spot, fragment@)");
   print("class Spot, int width", "scatter",
-        "Staged& staged, const Spot& spot, const Place<width>& place", stores,
-        "write(spot, place@)");
+        "Staged& staged, const Spot& spot, const Fragment<width>& fragment", stores,
+        "write(spot, fragment@)");
   print("class Corner", "unstage", "const Args& args, const Corner& corner, const Staged& staged",
         stores, "store(args@, corner)");
 }
@@ -65,7 +66,7 @@ void print_pointwise(TextWriter& out, const KernelSpec& spec, const KernelNames&
              stores = packed_ports(body, live, StatementKind::store);
   out.open("struct Body {{");
   out.line("template <int width>");
-  out.line("using Place = ::Place<width>;");
+  out.line("using Fragment = ::Fragment<width>;");
   std::vector<std::string> gathered;
   for (int i = 0; i < body.size(); ++i)
     if (const int number = body.statement(i).gather;
@@ -77,7 +78,7 @@ void print_pointwise(TextWriter& out, const KernelSpec& spec, const KernelNames&
   out.line("template <int width>");
   out.open(
       "SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, "
-      "Place<width>& place) {{");
+      "Fragment<width>& fragment) {{");
   std::vector<int> computed, copied;
   for (int i : effects(body.body(), 0)) (body.copied(i) ? copied : computed).push_back(i);
   print_statements(out, body, live_statements(body.body(), computed));

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "emit/place_text.hpp"
+#include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
 #include "plan/access.hpp"
 #include "plan/liveness.hpp"
@@ -70,14 +70,14 @@ void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNa
 }
 
 // What a thread holds of a row as a whole.
-void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                     const RowwiseConfig& schedule, const BodyText& body) {
+void print_row_fragment(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                        const RowwiseConfig& schedule, const BodyText& body) {
   std::set<std::size_t> ports;
   for (int i = 0; i < body.size(); ++i)
     if (body.of_row(i)) ports.insert(static_cast<std::size_t>(body.statement(i).port));
   const std::string_view fetch = "SINTER_DEVICE void fetch(const Args& args, const Coord& c)";
-  if (ports.empty()) return out.line("struct RowPlace {{ {} {{}} }};", fetch);
-  out.open("struct RowPlace {{");
+  if (ports.empty()) return out.line("struct RowFragment {{ {} {{}} }};", fetch);
+  out.open("struct RowFragment {{");
   for (std::size_t p : ports)
     out.line("sinter::Same<{}> {};", storage_type(spec.ports[p].type), names.port[p]);
   out.open("{} {{", fetch);
@@ -89,7 +89,7 @@ void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames&
     std::vector<std::string> values;
     for (std::size_t p : ports)
       values.push_back(fmt::format("sinter::of_lane({}, lane)", names.port[p]));
-    out.line("SINTER_DEVICE RowPlace of_lane(int lane) const {{ return {{{}}}; }}",
+    out.line("SINTER_DEVICE RowFragment of_lane(int lane) const {{ return {{{}}}; }}",
              fmt::join(values, ", "));
   }
   out.close("};");
@@ -131,7 +131,7 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
     out.line("{} {} = 0;", value_type(body.statement(i).arithmetic), body.name(i));
   for (int i : divisors) out.line("sinter::math::Divisor {};", body.divisor_name(i));
   print_function(out,
-                 "void row(const Args& args, const Coord& c, const RowPlace& of_row, "
+                 "void row(const Args& args, const Coord& c, const RowFragment& of_row, "
                  "const Reductions& reductions)",
                  row, [&](int i) {
                    members.count(i) ? body.print_assignment(out, i) : body.print(out, i);
@@ -154,22 +154,22 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
     print_cut(out, names, packing, again, "cut_again");
   }
   out.line("template <int width>");
-  std::vector<std::string> renewed;
-  for (int p : again) renewed.push_back(names.port[static_cast<std::size_t>(p)]);
+  std::vector<std::string> recomputed;
+  for (int p : again) recomputed.push_back(names.port[static_cast<std::size_t>(p)]);
   for (int i : drawn_again)
     if (body.statement(i).rng.distribution == Distribution::bernoulli)
-      renewed.push_back("random." + body.name(i));
-  if (renewed.empty()) {
-    out.line("SINTER_DEVICE static void recompute(Place<width>& place) {{}}");
+      recomputed.push_back("random." + body.name(i));
+  if (recomputed.empty()) {
+    out.line("SINTER_DEVICE static void recompute(Fragment<width>& fragment) {{}}");
   } else {
-    out.open("SINTER_DEVICE static void recompute(Place<width>& place) {{");
-    for (const auto& name : renewed) out.line("sinter::recompute(place.{});", name);
+    out.open("SINTER_DEVICE static void recompute(Fragment<width>& fragment) {{");
+    for (const auto& name : recomputed) out.line("sinter::recompute(fragment.{});", name);
     out.close("}");
   }
   out.line("template <int width>");
   print_function(out,
                  fmt::format("void element(const Args& args, const Coord& c, int e, "
-                             "Place<width>& place, Reductions& reductions{}) const",
+                             "Fragment<width>& fragment, Reductions& reductions{}) const",
                              columns ? ", ColumnReductions& columns" : ""),
                  element, print);
   print_moves(out, names, body, "flush", "const ", packed_ports(body, live, StatementKind::store),

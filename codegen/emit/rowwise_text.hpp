@@ -13,8 +13,8 @@ void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames
 void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNames& names);
 
 // What a thread holds of a row as a whole.
-void print_row_place(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                     const RowwiseConfig& schedule, const BodyText& body);
+void print_row_fragment(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                        const RowwiseConfig& schedule, const BodyText& body);
 
 // What the phases before have put into a place: ports, and statements that draw numbers.
 struct Known {

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include "emit/contraction_text.hpp"
-#include "emit/place_text.hpp"
+#include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
 #include "plan/liveness.hpp"
 
 namespace sinter {
 
-void print_multiplication(TextWriter& out, const WgmmaConfig& e) {
+void print_wgmma(TextWriter& out, const WgmmaConfig& e) {
   // Of a filter gradient the columns of some taps; of swapped products a consumer's pixels.
   const int columns = e.taps_each > 0     ? kStageLine / e.operand_bytes * e.taps_together
                       : swaps_products(e) ? rows_of_consumer(e.tile)

@@ -7,7 +7,7 @@
 namespace sinter {
 
 // The number of columns and the type of sums that core/wgmma_named.cuh is to provide.
-void print_multiplication(TextWriter& out, const WgmmaConfig& e);
+void print_wgmma(TextWriter& out, const WgmmaConfig& e);
 
 // An operand that TMA loads.
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,

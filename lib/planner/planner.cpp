@@ -7,9 +7,9 @@
 
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
-#include "planner/split/depth.hpp"
 #include "planner/split/operands.hpp"
 #include "planner/split/split.hpp"
+#include "planner/split/split_k.hpp"
 #include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 

@@ -388,7 +388,7 @@ bool choose_misaligned_across(const KernelSpec& spec, int widest, Packing& packi
   MovedBytes moved;
   for (std::size_t i = 0; i < used.size(); ++i)
     if (used[i] && cut(i)) moved.add(info(spec.ports[i].type).bytes);
-  // What larger pieces would take of registers leaves too few of them under way.
+  // What larger pieces would take of registers leaves too few of them in flight.
   constexpr int kPiece = 8;
   p.width = moved.width(widest, kPiece);
   p.narrowest = moved.least;

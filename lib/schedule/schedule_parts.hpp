@@ -27,7 +27,7 @@ bool moves_narrowly(const KernelSpec& spec, const Packing& packing);
 // What all ports move, if the caches keep what is read more than once.
 double bytes_moved(const KernelSpec& spec);
 
-inline constexpr int kFlightBytes = 64;  // that a thread should have under way at once
+inline constexpr int kFlightBytes = 64;  // that a thread should have in flight at once
 
 // The spec without index i of its domain, on which nothing that is left depends.
 KernelSpec without_index(KernelSpec spec, int i);

@@ -45,7 +45,7 @@ std::string EmulatedCluster::run(unsigned first, unsigned of, unsigned turn) {
   at_block_.assign(blocks, {});
   at_named_.assign(blocks * kNamedBarriers, {});
   cluster_arrived_ = cluster_phase_ = 0;
-  under_way_.clear();
+  in_flight_.clear();
   for (Thread& t : threads_) {
     t.done = false;
     t.waits_for = nullptr;
@@ -67,14 +67,14 @@ std::string EmulatedCluster::run(unsigned first, unsigned of, unsigned turn) {
       resume(t);
     }
     if (moved) continue;
-    if (under_way_.empty())
+    if (in_flight_.empty())
       return std::to_string(live_) + " threads of block " + std::to_string(first) +
              " and its cluster wait for ever";
-    const auto work = std::move(under_way_.front());
-    under_way_.pop_front();
+    const auto work = std::move(in_flight_.front());
+    in_flight_.pop_front();
     work();
   }
-  if (fault_.empty() && !under_way_.empty()) fault_ = "nobody waited for what is still under way";
+  if (fault_.empty() && !in_flight_.empty()) fault_ = "nobody waited for what is still in flight";
   for (const Thread& t : threads_)
     if (std::memcmp(stack_of(t), &kCanary, sizeof kCanary) != 0) fault_ = "a stack was too small";
   for (const HostKernel& k : kernels_)
@@ -267,7 +267,7 @@ emulator::Barrier& EmulatedCluster::barrier_of(unsigned of, unsigned address) {
 }
 
 void EmulatedCluster::later(std::function<void()> work) {
-  late ? under_way_.push_back(std::move(work)) : work();
+  late ? in_flight_.push_back(std::move(work)) : work();
 }
 
 namespace {

@@ -122,7 +122,7 @@ class EmulatedCluster final : public emulator::Machine {
   std::vector<Meeting> at_warp_, at_block_, at_named_;
   std::vector<unsigned> live_of_warp_, live_of_block_;
   unsigned live_ = 0, cluster_arrived_ = 0, cluster_phase_ = 0, first_block_ = 0;
-  std::deque<std::function<void()>> under_way_;  // what no thread carries out
+  std::deque<std::function<void()>> in_flight_;  // what no thread carries out
   std::string fault_;
   jmp_buf scheduler_;
   std::unique_ptr<std::byte[]> stacks_;

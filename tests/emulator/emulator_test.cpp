@@ -22,7 +22,7 @@ void gradients(Graph& g, std::int64_t rows, std::int64_t columns) {
   g.output(d.dx, "dx");
   g.output(d.dscale, "dscale");
 }
-// One row a block in so many steps that rows are under way in a ring.
+// One row a block in so many steps that rows are in flight in a ring.
 void gradients(Graph& g) { gradients(g, 1330, 4104); }
 void odd_gradients(Graph& g) { gradients(g, 1330, 4105); }
 void gradients_side_by_side(Graph& g) { gradients(g, 300, 1024); }

@@ -24,7 +24,7 @@ inline void arrive_and_expect(unsigned barrier, int bytes) {
 inline void wait(unsigned barrier, int parity) { machine->barrier_wait(barrier, parity); }
 inline void wait_for_cluster(unsigned barrier, int parity) { wait(barrier, parity); }
 
-inline void written_for_multiplications() {}
+inline void fence_async_proxy() {}
 
 inline void put_pair(unsigned to, float x, float y) {
   const float pair[] = {x, y};

@@ -61,7 +61,7 @@ TEST_CASE("generated kernels are the approved ones, for sm_90a") {
   }
 }
 
-// Where the compiler does not see through the multiplications that are under way, it makes them
+// Where the compiler does not see through the multiplications that are in flight, it makes them
 // wait for each other and says so; where registers do not suffice, it says that, too.
 TEST_CASE("kernels for sm_90a compile without a complaint") {
   for (const auto& [name, spec] : hopper_specs()) {

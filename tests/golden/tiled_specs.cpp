@@ -25,7 +25,7 @@ KernelSpec transposed_add() {
   return b.spec;
 }
 
-// Two plain operands and a column-major result: the store is what is turned around.
+// Two plain operands and a column-major result: the store is what is transposed.
 KernelSpec stored_transposed() {
   SpecBuilder b(Family::pointwise, {1024, 3072});
   const int sum = b.op("sum", M::add, {b.packed("x", f16), b.packed("z", f8e5m2)});

@@ -92,7 +92,7 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
   CHECK(divided(16384, 3072) == std::vector<int>{192, 3, false, 1});
   CHECK(divided(5460, 6144) == std::vector<int>{256, 2, false, 0});  // 384 leave one row
   CHECK(divided(8192, 7168) == std::vector<int>{448, 1, true, 1});
-  CHECK(divided(8192, 12288) == std::vector<int>{512, 1, true, 0});  // a row is enough under way
+  CHECK(divided(8192, 12288) == std::vector<int>{512, 1, true, 0});  // a row is enough in flight
   for (std::int64_t rows : {1500, 4096, 30000})
     for (std::int64_t columns : {264, 600, 1152, 2305, 3000, 5124, 7001, 12288})
       for (DataType type : {bf16, f32, f64, f8e4m3})

@@ -336,7 +336,7 @@ TEST_CASE("pixels that are shuffled into a larger image are written in pairs") {
   CHECK(scheduled(k).packing()->width == 4);
 }
 
-TEST_CASE("threads have several short rows under way, where rows do not stay") {
+TEST_CASE("threads have several short rows in flight, where rows do not stay") {
   const auto rows = [](const Dims& dim, bool normalised) {
     Graph g{{.io = bf16}};
     auto x = g.tensor({.name = "x", .dim = dim});

@@ -40,9 +40,9 @@ inline std::string joined(std::span<const PlanKernel* const> kernels) {
         instructions.insert(line + "\n");
         continue;
       }
-      const std::string global = "= ::Place<";
+      const std::string global = "= ::Fragment<";
       if (const auto at = line.find(global); at != std::string::npos)
-        line.replace(at, global.size(), "= " + space_of(*k) + "::Place<");
+        line.replace(at, global.size(), "= " + space_of(*k) + "::Fragment<");
       text += line + "\n";
     }
     text += "}\n";

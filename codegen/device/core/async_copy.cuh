@@ -15,7 +15,7 @@ SINTER_DEVICE void copy_async(void* to, const void* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(bytes)
                  : "memory");
 }
-// Everything that the thread has under way has arrived.
+// Everything that the thread has in flight has arrived.
 SINTER_DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // The copies that the thread started since the last call, also none, are a group.
@@ -42,9 +42,9 @@ struct PacksAhead<Pack<Element, width, aligned>, count> {
   alignas(16) Move at[moves][count];  // neighbouring threads' moves side by side
 };
 
-// Starts to bring what `fetch` would fetch of a tensor without windows.
+// Starts to copy what `fetch` would fetch of a tensor without windows.
 template <class Access, class Element, int width, int aligned, int count, class Coord>
-SINTER_DEVICE void bring(const Element* base, const Coord& c,
+SINTER_DEVICE void copy_ahead(const Element* base, const Coord& c,
                          PacksAhead<Pack<Element, width, aligned>, count>& ahead, int i) {
   using Ahead = PacksAhead<Pack<Element, width, aligned>, count>;
   static_assert(Access::Windows::size == 0);
@@ -57,12 +57,12 @@ SINTER_DEVICE void bring(const Element* base, const Coord& c,
 // and at once: compute-sanitizer takes an asynchronous copy of a part of 16 bytes for one of all.
 template <class Access, class Element, int width, int aligned, int count, class Index,
           class Extent>
-SINTER_DEVICE void bring(const Element* base, const ClippedCoordinates<Index, Extent>& c,
+SINTER_DEVICE void copy_ahead(const Element* base, const ClippedCoordinates<Index, Extent>& c,
                          PacksAhead<Pack<Element, width, aligned>, count>& ahead, int i) {
   using Ahead = PacksAhead<Pack<Element, width, aligned>, count>;
-  if (c.whole) return bring<Access>(base, unclipped(c), ahead, i);
+  if (c.whole) return copy_ahead<Access>(base, unclipped(c), ahead, i);
   if (outside_row(c)) return;
-  if (!past_end<Access, width>(c)) return bring<Access>(base, unclipped(c), ahead, i);
+  if (!past_end<Access, width>(c)) return copy_ahead<Access>(base, unclipped(c), ahead, i);
   constexpr int in_move = sizeof(typename Ahead::Move) / sizeof(Element);
   const Element* const from = base + locate<Access>(c).offset;
 #pragma unroll 1

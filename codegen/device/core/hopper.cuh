@@ -28,7 +28,7 @@ namespace sinter::hopper {
 SINTER_DEVICE void barrier_init(unsigned barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-// Makes the barriers of this thread visible to the cluster and to the accelerator.
+// Makes the barriers of this thread visible to the cluster and to TMA.
 SINTER_DEVICE void barriers_are_ready() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -68,7 +68,7 @@ SINTER_DEVICE void wait_for_cluster(unsigned barrier, int parity) {
 #undef SINTER_WAIT
 
 // Makes what this thread has written to shared memory visible to multiplications and to TMA.
-SINTER_DEVICE void written_for_multiplications() {
+SINTER_DEVICE void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 

@@ -117,7 +117,7 @@ struct Strided {
 };
 
 template <class Index>
-struct Place {
+struct Location {
   Index offset;
   bool inside;
 };
@@ -125,7 +125,7 @@ struct Place {
 // A window's coordinate is (base + coefficients . index) / divisor; it is inside where the division
 // is exact and the result lies in [0, extent).
 template <class Window, class Index>
-SINTER_DEVICE void enter(Place<Index>& place, const Index* index) {
+SINTER_DEVICE void enter(Location<Index>& place, const Index* index) {
   const Index numerator =
       static_cast<Index>(Window::base) + dot(typename Window::Coefficient{}, index);
   Index coordinate = numerator;
@@ -137,14 +137,14 @@ SINTER_DEVICE void enter(Place<Index>& place, const Index* index) {
   place.offset += coordinate * static_cast<Index>(Window::stride);
 }
 template <class Index, class... Windows>
-SINTER_DEVICE void enter_all(List<Windows...>, Place<Index>& place, const Index* index) {
+SINTER_DEVICE void enter_all(List<Windows...>, Location<Index>& place, const Index* index) {
   (enter<Windows>(place, index), ...);
 }
 
 template <class Access, class Coord>
-SINTER_DEVICE Place<typename Coord::Index> locate(const Coord& c) {
+SINTER_DEVICE Location<typename Coord::Index> locate(const Coord& c) {
   using Index = typename Coord::Index;
-  Place<Index> place{static_cast<Index>(Access::offset), true};
+  Location<Index> place{static_cast<Index>(Access::offset), true};
   if constexpr (Access::Via::size > 0) {
     Index linear = 0, split[Access::Via::size];
 #pragma unroll

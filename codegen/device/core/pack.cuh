@@ -194,10 +194,10 @@ SINTER_DEVICE Coord neighbour(Coord c, int e) {
 
 // Draws a place's random numbers, where the body has some. `again`: also those that an earlier
 // phase has drawn.
-template <class Body, bool again = false, class Args, class Coord, class Place>
-SINTER_DEVICE void draw_numbers(const Args& args, const Coord& c, Place& place) {
-  if constexpr (requires { Body::draws; }) Body::draw(args, c, place);
-  if constexpr (again && requires { Body::draws_again; }) Body::draw_again(args, c, place);
+template <class Body, bool again = false, class Args, class Coord, class Fragment>
+SINTER_DEVICE void draw_numbers(const Args& args, const Coord& c, Fragment& fragment) {
+  if constexpr (requires { Body::draws; }) Body::draw(args, c, fragment);
+  if constexpr (again && requires { Body::draws_again; }) Body::draw_again(args, c, fragment);
 }
 
 }  // namespace sinter

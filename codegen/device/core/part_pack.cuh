@@ -69,11 +69,11 @@ struct Walk {
   using Windows = typename Access::Windows;
 
   const Coord& c;
-  Place<Index> first;  // inside: of the windows that all neighbours share
+  Location<Index> first;  // inside: of the windows that all neighbours share
   SINTER_DEVICE explicit Walk(const Coord& c) : c(c), first(locate<Access>(c)) {
     if constexpr (simple(Windows{})) first.inside = enter_fixed(Windows{});
   }
-  SINTER_DEVICE Place<Index> at(int e) const {
+  SINTER_DEVICE Location<Index> at(int e) const {
     if constexpr (!simple(Windows{}))
       return locate<Access>(neighbour<dim>(c, e));
     else
@@ -83,7 +83,7 @@ struct Walk {
  private:
   template <class... Windows>
   SINTER_DEVICE bool enter_fixed(List<Windows...>) const {
-    Place<Index> place{0, true};
+    Location<Index> place{0, true};
     ((fixed<Windows> ? enter<Windows>(place, c.at) : void()), ...);
     return place.inside;
   }

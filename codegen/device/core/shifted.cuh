@@ -53,7 +53,7 @@ struct Shifted {
             << e % in_word * 8 * size;
   }
   // Moves the elements to the front of the words. They are used behind this only, so that until
-  // then the loads may be under way.
+  // then the loads may be in flight.
   SINTER_DEVICE void shift_to_front() {
     if constexpr (piece == 16) {
 #pragma unroll

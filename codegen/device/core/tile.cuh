@@ -145,7 +145,7 @@ struct Tile {
       for_moves(corner, [&](int, unsigned e, Index offset) {
         copy_async<piece>(memory + at(e), from + offset);
       });
-    } else if constexpr (Corner::whole) {  // all of them are under way before the first is needed
+    } else if constexpr (Corner::whole) {  // all of them are in flight before the first is needed
       Move held[each];
       for_moves(corner, [&](int k, unsigned, Index offset) { held[k] = fetch(offset); });
       for_moves(corner, [&](int k, unsigned e, Index) { put_move(e, held[k]); });

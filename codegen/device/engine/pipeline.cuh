@@ -56,7 +56,7 @@ struct Pipeline {
   }
   // Arrives; what this thread wrote is visible to products of matrices.
   SINTER_DEVICE void commit(const State& s) const {
-    hopper::written_for_multiplications();
+    hopper::fence_async_proxy();
     hopper::arrive(full(s));
   }
 

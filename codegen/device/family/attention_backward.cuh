@@ -177,7 +177,7 @@ class BackwardConsumer {
       hopper::put_blocks(
           line_ + half * S::TileDS::bytes + j / 4 * S::TileDS::slab_bytes + (piece_ ^ j % 4 * 32),
           ds.at[j]);
-    hopper::written_for_multiplications();
+    hopper::fence_async_proxy();
   }
 
   // ---- a tile
@@ -274,7 +274,7 @@ class BackwardConsumer {
 #pragma unroll
     for (int j = 0; j < rounded.steps; ++j)
       hopper::put_blocks(line + j / 4 * Tile::slab_bytes + (piece_ ^ j % 4 * 32), rounded.at[j]);
-    hopper::written_for_multiplications();
+    hopper::fence_async_proxy();
     stages_.template wait_at_mine<kOneConsumer, 128>();
   }
   // And from there to memory, by one thread; by all where some of the rows are the next sequence's.

@@ -130,7 +130,7 @@ SINTER_DEVICE void clear_rows(unsigned dq, int rows) {
 #pragma unroll
     for (int j = 0; j < S::columns_of_dq; j += 32)
       warp_matrix::put(dq + j * 256 + first * 128 + i * 16, uint4{0, 0, 0, 0});
-  hopper::written_for_multiplications();
+  hopper::fence_async_proxy();
   __syncwarp();
 }
 

@@ -56,7 +56,7 @@ struct BackwardStages {
   SINTER_DEVICE void add_dq(const Accumulator<float, columns>& dq) const {
     wait_at_mine<kEmptyDQ, 160>();
     put_rows(dq, shared + S::dq + consumer * S::bytes_of_dq);
-    hopper::written_for_multiplications();
+    hopper::fence_async_proxy();
     if (consumer == 0)
       hopper::pass<kFullDQ, 160>();
     else
@@ -71,7 +71,7 @@ struct BackwardStages {
 #pragma unroll
       for (int slab = 0; slab < Tile::slabs; ++slab)
         warp_matrix::put(tile + slab * Tile::slab_bytes + from * 128 + i * 16, uint4{0, 0, 0, 0});
-    hopper::written_for_multiplications();
+    hopper::fence_async_proxy();
     meet_all();
   }
 

@@ -67,7 +67,7 @@ class WideBackwardConsumer {
       stages_.meet_all();  // nobody reads K any more
       if constexpr (by_lines<ResultDV>) put<S::slabs_v>(dv, shared_ + S::v, 1);
       if constexpr (by_lines<ResultDK>) put<S::slabs>(dk, shared_ + S::k, Score::scale);
-      hopper::written_for_multiplications();
+      hopper::fence_async_proxy();
       stages_.template wait_at_mine<kOneConsumer, 128>();
     }
     store_elements<ResultDV, 5, S::slabs_v, S::depth_v>(dv, 1, place);
@@ -130,7 +130,7 @@ class WideBackwardConsumer {
         if constexpr (Wanted::dv) put_by_key(s, S::p);
       }
       if constexpr (Wanted::dq || Wanted::dk) put_by_key(dp, S::ds);
-      hopper::written_for_multiplications();
+      hopper::fence_async_proxy();
       stages_.meet_all();
       // Groups of products of which some may be empty.
       if constexpr (Wanted::dv)

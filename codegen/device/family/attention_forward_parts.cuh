@@ -37,7 +37,7 @@ SINTER_DEVICE void write_part(float* to, Sums& out, const RowSoftmax& softmax,
 template <int columns, int known, class Read, class Scale>
 SINTER_DEVICE QuadOfPart add_up_quad(int count, int row, int column, Scale scale,
                                      const Read& read) {
-  constexpr int most = columns <= 128 ? 16 : 8;  // parts whose loads are under way
+  constexpr int most = columns <= 128 ? 16 : 8;  // parts whose loads are in flight
   constexpr int at_once = known > 0 && known < most ? known : most;
   QuadOfPart all{{0, 0, 0, 0}, minus_infinity(), 0};
 #pragma unroll 1

@@ -128,7 +128,7 @@ SINTER_DEVICE void load_tile(const Args& args, const Coord& c, int row, int k, u
   }
 }
 
-// Of tiles whose last one's keys are under way, each one's keys before the values of the one loaded
+// Of tiles whose last one's keys are in flight, each one's keys before the values of the one loaded
 // before it.
 template <class S, class V, class Args, class LoadK>
 SINTER_DEVICE void load_keys_and_values(const Args& args, const typename S::F::Coord& c,
@@ -204,7 +204,7 @@ SINTER_DEVICE void clear_values(const BandOf<S, Bounds>& band, int n, unsigned t
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x) % 128; i < (S::tile_k - from) * pieces; i += 128)
       hopper::clear_word(tile + S::TileV::place(i % pieces * 2, from + i / pieces));
-    hopper::written_for_multiplications();
+    hopper::fence_async_proxy();
     meet();
   }
 }

@@ -119,7 +119,7 @@ SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab
               to + within / 64 * box + r * 128 + ((within % 64 / 8) ^ r % 8) * 16 + within % 8 * 2,
               Number::encode(result).bits);
       });
-    hopper::written_for_multiplications();
+    hopper::fence_async_proxy();
     __syncwarp();
     if (partial && row + 16 > row_end) {
       if constexpr (partial)

@@ -78,7 +78,7 @@ class WideConsumer {
   }
   // Of the tile's place in shared memory; its results are on their way.
   SINTER_DEVICE void release_q() const {
-    hopper::written_for_multiplications();
+    hopper::fence_async_proxy();
     __syncwarp();
     pipe_q().release_stage(0);
   }
@@ -253,7 +253,7 @@ class WideConsumer {
         rows[64 + Sums::row(2 * r)] = softmax.outgrown ? softmax.worth[r] : 1.0f;
       }
     }
-    hopper::written_for_multiplications();
+    hopper::fence_async_proxy();
     __syncwarp();
     if (lane == 0) hopper::arrive(pipe_p().full(state_p));
     return weights;

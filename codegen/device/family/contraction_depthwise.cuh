@@ -179,7 +179,7 @@ SINTER_DEVICE void finish(const Args& args, const Coord& c, const float (&sums)[
     const Coord at = neighbour<dim>(c, first);
     if (Config::along_columns && at.at[dim < 0 ? 0 : dim] >= Coord::Extent::at(dim < 0 ? 0 : dim))
       break;
-    typename Body::template Place<width> held;
+    typename Body::template Fragment<width> held;
     Body::fetch(args, at, held);
     draw_numbers<Body>(args, at, held);
 #pragma unroll
@@ -196,7 +196,7 @@ SINTER_DEVICE void finish(const Args& args, const Coord& c, const float (&sums)[
 template <class Config, class Body, class Result, int dim, int count, class Args>
 SINTER_DEVICE auto results_of(const Args& args, const float (&sums)[count],
                               const typename Shape<Config>::Coord& c = {},
-                              typename Body::template Place<count> place = {}) {
+                              typename Body::template Fragment<count> place = {}) {
   typename Body::Reductions none;
 #pragma unroll
   for (int e = 0; e < count; ++e) {

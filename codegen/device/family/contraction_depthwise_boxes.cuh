@@ -49,7 +49,7 @@ struct LaneLines {
 
 // Rows of results on their way to memory by TMA, where a generated file has, in its Result,
 //
-//   of(place)   the pack of the results in a Place
+//   of(place)   the pack of the results in a Fragment
 //   store(args, coordinates, from, channel, column, row)
 //               hopper::store_box with a map whose box has the row's channels, pixels and planes,
 //               as Lines lie
@@ -90,7 +90,7 @@ SINTER_DEVICE bool any_not_finite(const float (&sums)[rows][columns]) {
 //
 //   full(stage), passed(step % kStepsBehind)  barriers
 //   multiply(stage)
-//   bring(args, stage)             by warp 0: has TMA fill the stage again
+//   fill(args, stage)             by warp 0: has TMA fill the stage again
 //   begin(group)                   of tiles and planes
 //   put_row(args, row)             leaves the first slot's sums in shared memory
 //   store_row(args, row, group)    brings them to memory, behind the barrier
@@ -108,7 +108,7 @@ SINTER_DEVICE void walk_boxes(Work& work, const Args& args, Steps now) {
   const auto finish_oldest = [&](bool fill) {
     hopper::wait(work.passed(step.stage), step.parity ^ 1);
     if (fill && thread < 32) {
-      work.bring(args, again.stage);
+      work.fill(args, again.stage);
       again.advance();
     }
     if (rows[0] >= 0) work.store_row(args, rows[0], groups[0]);
@@ -160,7 +160,7 @@ SINTER_DEVICE void clear_stages(unsigned char* stages, int bytes) {
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < bytes / 16; i += threads)
     reinterpret_cast<uint4*>(stages)[i] = uint4{};
-  hopper::written_for_multiplications();
+  hopper::fence_async_proxy();
 }
 
 // Zeros in bytes [from, to) of `rows` rows, which boxes leave out, by threads 0 to `threads` - 1.

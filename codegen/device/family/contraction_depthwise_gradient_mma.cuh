@@ -7,7 +7,7 @@
 //
 // For one row i of pixels this is a product of matrices whose k are 16 columns p: the left operand
 // holds the row moved by each s, h(s, p) = x(i, p + s) (a Hankel matrix), the right one the rows of
-// dy that meet row i at the taps r, d(p, r) = dy(i - r, p). A multiplication m16n8k16 takes as many
+// dy that meet row i at the taps r, d(p, r) = dy(i - r, p). An mma m16n8k16 takes as many
 // rows of pixels as fit the 16 rows of its left operand, from i on, and eight rows of dy, from the
 // last of them up: column n is tap r = n - (rows - 1) of the first, one more of each below. Of 7 x
 // 7 taps two rows are 98 of the 128 sums, of 5 x 5 three are 75, and one accumulator holds them all

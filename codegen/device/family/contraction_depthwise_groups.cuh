@@ -2,7 +2,7 @@
 // sm_90a; forward, and the data gradient, of stride 1.
 //
 // 8 channels that lie together, a unit, are 8 / `group` whole groups. 16 neighbouring results of
-// them are the rows of a multiplication m16n8k16, whose k are the unit's channels at two taps of a
+// them are the rows of an mma m16n8k16, whose k are the unit's channels at two taps of a
 // row of the filter: the right operand is the filter, with zeros where an input channel and a
 // result are of different groups. Half of a group of 4's products count; joined to lines of 64
 // channels, as wgmma wants them, one in sixteen. The left operand comes by one ldmatrix, whose
@@ -222,7 +222,7 @@ struct GroupWalk {
       for (int i = 0; i < G::tiles * 4; ++i) sums[slot][i / 4][i % 4] = 0;
   }
   template <class Args>
-  SINTER_DEVICE void bring(const Args& args, int stage) {
+  SINTER_DEVICE void fill(const Args& args, int stage) {
     if (!ahead.more()) return;
     const int lane = static_cast<int>(threadIdx.x);
     if (lane == 0)
@@ -261,7 +261,7 @@ struct GroupWalk {
                                Lines<G::lanes>::place(line, warp),
                            blocks);
       }
-      hopper::written_for_multiplications();
+      hopper::fence_async_proxy();
     } else {
       float* const to = results() + put_to.stage * G::results + warp * G::unit + lane % 4 * 2;
 #pragma unroll
@@ -304,7 +304,7 @@ struct GroupWalk {
     const BandSteps<Config, G> from = ahead;
     if (warp == 0)
 #pragma unroll 1
-      for (int i = 0; i < Config::stages; ++i) bring(args, i);
+      for (int i = 0; i < Config::stages; ++i) fill(args, i);
     load_filter(args, lane);
 #pragma unroll
     for (int p = 0; p < G::pairs; ++p)  // of the first tap the first 16 lanes

@@ -6,7 +6,7 @@
 //
 //   dw(r, s)(a, b) = sum over rows y and columns p of dy(y, p)(a) x(y + r, p + s)(b),
 //
-// a product of matrices whose k are 16 columns p. One multiplication m16n8k16 takes two rows of dy,
+// a product of matrices whose k are 16 columns p. One mma m16n8k16 takes two rows of dy,
 // those that meet a row of x at the taps r and r + 1, as the halves of its left operand. Both
 // operands come by transposing ldmatrix, whose addresses are those of any 8 neighbouring pixels:
 // x once for each tap of a row, dy once, since its fragments stay in registers for all rows of

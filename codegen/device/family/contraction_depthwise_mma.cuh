@@ -107,7 +107,7 @@ struct BandWalk : BandWork<Config, Image, Filter, Body> {
     const int lane = static_cast<int>(threadIdx.x) % 32, tile = lane / 4;
     const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
     BandSteps<Config> ahead(line, last), now = ahead;
-    const auto bring = [&](int stage) {
+    const auto fill = [&](int stage) {
       if (ahead.more()) {
         if (ahead.begins()) aim_copies(args, ahead.group);
         copies.start(stage, ahead.block);
@@ -116,7 +116,7 @@ struct BandWalk : BandWork<Config, Image, Filter, Body> {
       warp_matrix::commit();
     };
 #pragma unroll 1
-    for (int i = 0; i < Config::stages - 1; ++i) bring(i);
+    for (int i = 0; i < Config::stages - 1; ++i) fill(i);
     this->load_filter(args);
     __syncthreads();
     bands.load(filter, warp);
@@ -136,7 +136,7 @@ struct BandWalk : BandWork<Config, Image, Filter, Body> {
       // the row of results before lies in shared memory.
       warp_matrix::wait<Config::stages - 2>();
       __syncthreads();
-      bring(filled);
+      fill(filled);
       filled = following(filled);
 
       PixelMatrices<Config> pixels[B::advance];

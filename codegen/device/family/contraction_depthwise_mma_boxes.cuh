@@ -128,8 +128,8 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   typename L::Rows rows{stages.barriers + L::Stages::bytes};
 
   template <class Args>
-  SINTER_DEVICE void bring(const Args& args, typename L::Stages::State& state,
-                           BandSteps<Config>& ahead) const {
+  SINTER_DEVICE void fill(const Args& args, typename L::Stages::State& state,
+                          BandSteps<Config>& ahead) const {
     Coord c;
     S::set_plane(c, Work::first_plane(ahead.group));
     stages.acquire(state);
@@ -179,7 +179,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
           rows.acquire(row);
           leave(args, memory.pointer + L::results + row.stage * L::result_row, leave_at,
                 tile % 2 != 0, of_lane, sums[0]);
-          hopper::written_for_multiplications();
+          hopper::fence_async_proxy();
         } else {
           rows.acquire(row);
           this->put(put_at + row.stage * B::results, tile, sums[0]);
@@ -244,14 +244,14 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
     BandSteps<Config> steps(line, last);
     if (loads)
 #pragma unroll 1
-      for (int i = 0; i < Config::stages && steps.more(); ++i) bring(args, state, steps);
+      for (int i = 0; i < Config::stages && steps.more(); ++i) fill(args, state, steps);
     this->load_filter(args);
     __syncthreads();
     if (warp >= lanes) {
       hopper::keep_registers<Config::producer_registers>();
       if (loads) {
 #pragma unroll 1
-        while (steps.more()) bring(args, state, steps);
+        while (steps.more()) fill(args, state, steps);
       } else if constexpr (L::by_boxes) {
         if (static_cast<int>(threadIdx.x) == 32 * lanes) send_rows(args, steps);
       } else if (warp < loading) {
@@ -274,7 +274,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
     constexpr int second = B::rows_at_once == 1 && B::across > 1
                                ? B::pitch
                                : 8 / B::across * L::result_line;  // tile g + 8
-    typename Body::template Place<each> place{};
+    typename Body::template Fragment<each> place{};
     Body::fetch(args, of_lane, place);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

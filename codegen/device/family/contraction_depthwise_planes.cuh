@@ -170,9 +170,10 @@ SINTER_DEVICE void finish_planes(const Args& args, const float* left, int first_
 }
 
 // Leaves the complete block of a thread's sums, at row `row`, column `column` of the plane `to`.
-template <class Config, class Body, class Result, class Beside, class Sums, class Place, class Args>
+template <class Config, class Body, class Result, class Beside, class Sums, class Fragment,
+          class Args>
 SINTER_DEVICE void leave_block(const Args& args, const Sums& sums, typename Shape<Config>::Coord c,
-                               const Place& place, unsigned char* to, int row, int column) {
+                               const Fragment& place, unsigned char* to, int row, int column) {
   using S = Shape<Config>;
   constexpr int width = Config::width, across = S::extent_of(Config::Columns::pixel_index);
 #pragma unroll
@@ -188,7 +189,7 @@ SINTER_DEVICE void leave_block(const Args& args, const Sums& sums, typename Shap
         float some[width];
 #pragma unroll
         for (int e = 0; e < width; ++e) some[e] = sums.at[0][v][q + e][0];
-        Place own = place;
+        Fragment own = place;
         if constexpr (has_beside<Beside>)
           read_pack(reinterpret_cast<const typename Beside::Element*>(to) + line + q,
                     Beside::of(own));
@@ -214,7 +215,7 @@ SINTER_DEVICE void run_planes(const Args& args) {
   using Columns = typename Config::Columns;
   using Coord = typename S::Coord;
   using Element = typename Image::Element;
-  using Place = typename Body::template Place<Config::width>;
+  using Fragment = typename Body::template Fragment<Config::width>;
   hardware::grid_dependency_wait();
   unsigned char* const memory = reinterpret_cast<unsigned char*>(contraction::dynamic_floats());
   float* const filter = reinterpret_cast<float*>(memory + T::filter);
@@ -242,7 +243,7 @@ SINTER_DEVICE void run_planes(const Args& args) {
     typename S::Coord c;
     S::set_plane(c, first + image);
     S::set_channel(c, first_unit * S::of_group + own);
-    Place place;
+    Fragment place;
     if constexpr (results_wait<Result>) {
       S::set_pixel(c, 0, 0);
       Body::fetch(args, c, place);

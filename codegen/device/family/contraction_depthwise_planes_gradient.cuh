@@ -192,7 +192,7 @@ SINTER_DEVICE void run_planes_gradient(const Args& args) {
     copy(here, first + T::stages * T::images);
     stage = stage + 1 == T::stages ? 0 : stage + 1;
   }
-  // No copy is under way: those behind the last plane are none.
+  // No copy is in flight: those behind the last plane are none.
   float* const totals = reinterpret_cast<float*>(memory);
 #pragma unroll
   for (int t = 0; t < S::taps; ++t) totals[thread * T::sums + t] = sums[t];

@@ -4,7 +4,7 @@
 // A thread block has `across` blocks of results side by side, of `planes` images, and walks down
 // them. A stage is a box: the rows of the image that come with a step, of all of the thread block's
 // channels, pixels and images, as they lie in memory; what lies outside is zero. A warp that does
-// nothing else has the stages filled. Bytes are under way without a register that waits for them,
+// nothing else has the stages filled. Bytes are in flight without a register that waits for them,
 // each pixel comes once from memory and not from the first-level cache for each neighbour, and a
 // thread keeps nothing but its sums and factors: as many threads run as instructions need to be
 // issued without a pause. (128 x 144 x 56 x 56, 3 x 3 on an H200: 83 us with loads to registers, 12

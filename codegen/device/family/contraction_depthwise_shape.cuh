@@ -140,8 +140,8 @@ struct Shape {
 
   // How far the looped taps move the image's element, and whether they stay inside.
   template <class... Axes>
-  static SINTER_DEVICE Place<Index> at_looped(List<Axes...>, const Coord& c, int looped) {
-    Place<Index> place{0, true};
+  static SINTER_DEVICE Location<Index> at_looped(List<Axes...>, const Coord& c, int looped) {
+    Location<Index> place{0, true};
     (
         [&] {
           const int tap = looped % Axes::taps,

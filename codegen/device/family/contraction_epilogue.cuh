@@ -25,7 +25,7 @@ struct Packs {
   static constexpr int count = EpilogueTile::rows * columns / width;
   static_assert(count % (32 * unroll) == 0);
 
-  typename Body::template Place<width> held[unroll];
+  typename Body::template Fragment<width> held[unroll];
   bool inside[unroll];
 
   static SINTER_DEVICE int row_of(int pack) {

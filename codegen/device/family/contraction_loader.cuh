@@ -128,7 +128,7 @@ struct Loader {
 
   // What passes through registers on the way.
   struct Held {
-    typename Operand::Place at[own * packs];
+    typename Operand::Fragment at[own * packs];
   };
   // Brings a step, before and after the current one is multiplied.
   template <class Args>

@@ -63,8 +63,8 @@ struct Tiling {
                              column_tiles_or_1 = column_tiles > 0 ? column_tiles : 1;
 };
 
-// Place of this thread's element number i in a step of one operand: neighbouring threads along k or
-// along the rows, whichever lies together in memory.
+// Fragment of this thread's element number i in a step of one operand: neighbouring threads along k
+// or along the rows, whichever lies together in memory.
 template <bool k_fastest, int tile>
 struct StepPlace {
   int row, k;

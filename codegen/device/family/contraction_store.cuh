@@ -26,7 +26,7 @@
 //   reads_columns                             whether something is read that is the same for all
 //                                             rows
 //   fetch_columns(args, coordinates, place)   reads it
-//   result(place)                             the Pack of the result in a Place
+//   result(place)                             the Pack of the result in a Fragment
 #pragma once
 #include "sinter/device/core/hopper.cuh"
 #include "sinter/device/core/warp_matrix.cuh"
@@ -52,7 +52,8 @@ static_assert(2 * StoreTile::bytes ==
 // What the epilogue reads for two neighbouring columns, and their two results in a row.
 template <class Config, class Body, class Args, class Coord>
 SINTER_DEVICE unsigned results(const Args& args, const Coord& c,
-                               typename Body::template Place<2>& place, float first, float second) {
+                               typename Body::template Fragment<2>& place, float first,
+                               float second) {
   typename Body::Reductions none;
   const typename Config::Accumulator one[1] = {first}, other[1] = {second};
   constexpr int last = Problem<Config>::first_k - 1;
@@ -105,7 +106,7 @@ template <class Config, class Body>
 struct PartColumns {
   using P = Problem<Config>;
   static constexpr int pairs = 8;
-  typename Body::template Place<2> at[pairs];
+  typename Body::template Fragment<2> at[pairs];
 
   // The first column of pair `i` of a lane, of the part's.
   static SINTER_DEVICE int column(int i) { return i * 8 + static_cast<int>(threadIdx.x) % 4 * 2; }
@@ -252,7 +253,7 @@ SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, i
     __syncwarp();
     put_results<Config, Body>(args, batch, row, column, next_part<Config>(tile, part), 64, columns,
                               sums, to);
-    hopper::written_for_multiplications();
+    hopper::fence_async_proxy();
     __syncwarp();
     if (lane == 0) {
       if (row < tile.row_end && column < P::columns)

@@ -23,8 +23,8 @@ SINTER_DEVICE void wait_for_warpgroup(int consumer) {
 // reads.
 template <class Config, class Body, class Args, class Coord>
 SINTER_DEVICE unsigned results_of_pixels(const Args& args, const Coord& c,
-                                         const typename Body::template Place<1>& read, float first,
-                                         float second) {
+                                         const typename Body::template Fragment<1>& read,
+                                         float first, float second) {
   typename Body::Reductions none;
   Pack<typename Body::Stored, 2> pair;
 #pragma unroll
@@ -101,7 +101,7 @@ SINTER_DEVICE void store_rows_swapped(const Args& args, const TilePlace<Config>&
   P::set_batch(batch, tile.batch);
   retake_tile<Config, Body, true>(args, tile, batch, first_row);
   typename P::Coord of_channel[2];
-  typename Body::template Place<1> read[2];
+  typename Body::template Fragment<1> read[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int channel = tile.column + warp * 16 + lane / 4 + i * 8;

@@ -16,7 +16,7 @@
 // Two products that share A are one: the tile's columns are half of either result, so that a thread
 // holds both sums of an element and A is loaded once.
 //
-// In a stage an operand lies as the accelerator's 128-byte swizzle leaves it: with k fastest in
+// In a stage an operand lies as TMA's 128-byte swizzle leaves it: with k fastest in
 // memory, a line of 128 bytes of k for every row; else, for every 64 rows, a line of them for every
 // k.
 #pragma once

@@ -70,14 +70,14 @@ struct TapOrder {  // one plane
 };
 template <class W>
 struct TapOrder<W, true> {
-  struct Place {
+  struct Tap {
     short tap, end;
     int shift;
   };
-  static constexpr int bytes = W::all_taps * static_cast<int>(sizeof(Place));
-  Place* at;
+  static constexpr int bytes = W::all_taps * static_cast<int>(sizeof(Tap));
+  Tap* at;
 
-  SINTER_DEVICE explicit TapOrder(unsigned char* memory) : at(reinterpret_cast<Place*>(memory)) {}
+  SINTER_DEVICE explicit TapOrder(unsigned char* memory) : at(reinterpret_cast<Tap*>(memory)) {}
   template <int threads>
   SINTER_DEVICE void write() const {
     for (int tap = static_cast<int>(threadIdx.x); tap < W::all_taps; tap += threads) {

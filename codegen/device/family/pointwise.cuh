@@ -11,13 +11,13 @@ template <class Config>
 using Coord = Coordinates<typename Config::Index, typename Config::Extent>;
 
 // What follows when all that a place needs has been fetched.
-template <class Config, class Body, int width, class Args, class Coord, class Place>
-SINTER_DEVICE void compute(const Args& args, const Coord& c, Place& place) {
-  draw_numbers<Body>(args, c, place);
+template <class Config, class Body, int width, class Args, class Coord, class Fragment>
+SINTER_DEVICE void compute(const Args& args, const Coord& c, Fragment& fragment) {
+  draw_numbers<Body>(args, c, fragment);
 #pragma unroll
   for (int e = 0; e < width; ++e)
-    Body::element(args, neighbour<Config::Extent::size - 1>(c, e), e, place);
-  Body::flush(args, c, place);
+    Body::element(args, neighbour<Config::Extent::size - 1>(c, e), e, fragment);
+  Body::flush(args, c, fragment);
 }
 
 // `count` places of `width` elements each; the first starts at element `first`, each other `step`
@@ -36,7 +36,7 @@ SINTER_DEVICE void places(const Args& args, typename Config::Index first) {
   constexpr bool one_image = whole_rows && last > 1 && Extent::literals(last - 1, 1) &&
                              Extent::at(last - 1) % (count * rows) == 0;
   Coord<Config> c[count];
-  typename Body::template Place<width> place[count];
+  typename Body::template Fragment<width> fragment[count];
 #pragma unroll
   for (int u = 0; u < count; ++u) {
     if constexpr (one_image) {
@@ -49,10 +49,10 @@ SINTER_DEVICE void places(const Args& args, typename Config::Index first) {
     } else {
       unravel<0, Extent::size>(first + u * static_cast<Index>(step), c[u]);
     }
-    Body::fetch(args, c[u], place[u]);
+    Body::fetch(args, c[u], fragment[u]);
   }
 #pragma unroll
-  for (int u = 0; u < count; ++u) compute<Config, Body, width>(args, c[u], place[u]);
+  for (int u = 0; u < count; ++u) compute<Config, Body, width>(args, c[u], fragment[u]);
 }
 
 template <class Config, class Body, class Args>

@@ -29,16 +29,16 @@ template <class Config, class Body, int count, class Args, class Index>
 SINTER_DEVICE void misaligned_places(const Args& args, Index first) {
   constexpr int width = Config::width;
   ClippedCoordinates<Index, typename Config::Extent> c[count];
-  typename Body::template Place<width> place[count];
+  typename Body::template Fragment<width> fragment[count];
 #pragma unroll
   for (int u = 0; u < count; ++u) {
     c[u] = misaligned_place<Config>(first + static_cast<Index>(u * Config::threads));
-    Body::fetch(args, c[u], place[u]);
+    Body::fetch(args, c[u], fragment[u]);
   }
 #pragma unroll
   for (int u = 0; u < count; ++u) {
-    Body::cut(place[u]);
-    compute<Config, Body, width>(args, c[u], place[u]);
+    Body::cut(fragment[u]);
+    compute<Config, Body, width>(args, c[u], fragment[u]);
   }
 }
 

@@ -11,7 +11,7 @@
 // there from phase to phase; else every phase fetches what it needs. What all rows share (weights)
 // is fetched when a phase first needs it, or before the first one with Config::prefetch.
 //
-// Where a row is short, a thread has several under way at once (Config::rows_at_once), so that
+// Where a row is short, a thread has several in flight at once (Config::rows_at_once), so that
 // enough of memory is: those of so many successive blocks, in numbers of blocks with one each.
 //
 // A kernel may start while the one before it in the stream still writes what this one reads. The
@@ -40,7 +40,7 @@ inline constexpr int kRun = 256;  // terms that a column adds up in one go
 
 struct NoColumns {};
 
-template <class Config, class Args, class Place, class RowPlace, class All, class Columns>
+template <class Config, class Args, class Fragment, class RowFragment, class All, class Columns>
 struct Rows : RowLayout<Config> {
   using L = RowLayout<Config>;
   using L::rank, L::width, L::across, L::shifted, L::beside, L::numbers, L::rows, L::known_rows,
@@ -52,10 +52,10 @@ struct Rows : RowLayout<Config> {
   const Args& args;
   RowThreads<Config::threads_per_row, Config::rows_per_block, across, blocks> threads;
   Coord row[states];
-  RowPlace of_row[states];
+  RowFragment of_row[states];
   bool active[states];
   All reductions[states];
-  Place place[held];
+  Fragment place[held];
   Columns columns[has_columns && each > 0 ? each : 1][has_columns ? width : 1];
   int turn = 0;
 
@@ -81,7 +81,7 @@ struct Rows : RowLayout<Config> {
 
   // Runs the phase's elements at the thread's k-th place, the row's i-th.
   template <class Phase>
-  SINTER_DEVICE void visit(Phase (&phase)[states], int k, Index i, Place& p, bool whole) {
+  SINTER_DEVICE void visit(Phase (&phase)[states], int k, Index i, Fragment& p, bool whole) {
     const Coord c = at(row[0], i, whole);
     // Weights that stay for all rows have been cut before the first.
     if constexpr (Config::misaligned && !(has_columns && Config::prefetch)) Phase::cut(p);
@@ -101,14 +101,14 @@ struct Rows : RowLayout<Config> {
     Phase::flush(args, c, p);
   }
 
-  SINTER_DEVICE void fetch_rows(Index block, RowPlace (&to)[states]) {
-    if constexpr (!__is_empty(RowPlace))
+  SINTER_DEVICE void fetch_rows(Index block, RowFragment (&to)[states]) {
+    if constexpr (!__is_empty(RowFragment))
 #pragma unroll
       for (int s = 0; s < states; ++s)
         if (const Index r = row_number(block, s); exists(r)) to[s].fetch(args, row_start(r));
   }
   template <class... Phases>
-  SINTER_DEVICE void fetch(Index block, Place (&to)[held]) {
+  SINTER_DEVICE void fetch(Index block, Fragment (&to)[held]) {
     const Index r = row_number(block, 0);
     if (!exists(r)) return;
     const Coord start = row_start(r);
@@ -176,7 +176,7 @@ struct Rows : RowLayout<Config> {
 
   // All that a phase needs at the row's i-th place.
   template <class Phase>
-  SINTER_DEVICE void fetch_place(Index i, Place& p, bool whole) {
+  SINTER_DEVICE void fetch_place(Index i, Fragment& p, bool whole) {
     const Coord c = at(row[0], i, whole);
     Phase::fetch(args, c, p);
     Phase::fetch_weights(args, c, p);
@@ -239,7 +239,7 @@ struct Rows : RowLayout<Config> {
             visit(phase, u, from + u * lanes, place[u], true);
           fold_partials<Phase>();
         }
-        // The rest is under way at once, too. Where its first place comes with the launch, it is
+        // The rest is in flight at once, too. Where its first place comes with the launch, it is
         // where the rounds have ended: found again for each place, one load after the other waits
         // for constant memory.
         if constexpr (L::known_length) from = in_rounds + threads.lane;
@@ -285,7 +285,7 @@ struct Rows : RowLayout<Config> {
 
   template <class R>
   SINTER_DEVICE void add_up_columns() {
-    // The rows that were under way have left shared memory.
+    // The rows that were in flight have left shared memory.
     void* ring = nullptr;
     if constexpr (Config::pipeline_stages > 0) ring = &slot(0);
     typename Reduction<R>::Partial all[(each > 0 ? each : 1) * width];
@@ -347,21 +347,21 @@ struct Rows : RowLayout<Config> {
     }
   }
 
-  // ---- rows under way to shared memory: Config::pipeline_stages slots for one row of each thread
+  // ---- rows in flight to shared memory: Config::pipeline_stages slots for one row of each thread
 
   static SINTER_DEVICE auto& slot(int i) {
-    using Ahead = typename Place::template Ahead<Config::threads * each>;
+    using Ahead = typename Fragment::template Ahead<Config::threads * each>;
     static_assert(sizeof(Ahead) == Config::stage_bytes);
     extern __shared__ __align__(16) unsigned char dynamic_memory[];
     return reinterpret_cast<Ahead*>(dynamic_memory)[i];
   }
-  SINTER_DEVICE void bring(Index block, int i) {
+  SINTER_DEVICE void fill(Index block, int i) {
     if (const Index r = row_number(block, 0); exists(r)) {
       const Coord start = row_start(r);
 #pragma unroll
       for (int k = 0; k < each; ++k)
         if (const Index p = threads.lane + k * lanes; in_row(k, p))
-          slot(i).bring(args, at(start, p, whole_at(k)), k * Config::threads + threadIdx.x);
+          slot(i).fill(args, at(start, p, whole_at(k)), k * Config::threads + threadIdx.x);
     }
     end_group_of_copies();
   }
@@ -375,7 +375,7 @@ struct Rows : RowLayout<Config> {
       if (in_row(k, threads.lane + k * lanes))
         slot(i).take(k * Config::threads + threadIdx.x, place[k]);
     __syncwarp();
-    bring(block + Config::pipeline_stages * Config::num_partials, i);
+    fill(block + Config::pipeline_stages * Config::num_partials, i);
     // Loads that follow stay behind the copies: ahead of them they make all wait (114 instead of
     // 103 us for the gradients of an rmsnorm of 16384 x 4096 on an H200).
     __syncwarp();
@@ -386,7 +386,7 @@ struct Rows : RowLayout<Config> {
   // With Config::by_lanes, every lane of a warp fetches it for another one of 32 steps, while those
   // before go on.
   struct RowsAhead {
-    RowPlace next[states], later[states];
+    RowFragment next[states], later[states];
   };
   SINTER_DEVICE void start_rows(RowsAhead& ahead) {
     if constexpr (Config::by_lanes)
@@ -418,7 +418,7 @@ struct Rows : RowLayout<Config> {
     if constexpr (Config::pipeline_stages > 0)
 #pragma unroll 1
       for (int i = 0; i < Config::pipeline_stages; ++i)
-        bring(walker() + i * Config::num_partials, i);
+        fill(walker() + i * Config::num_partials, i);
     if constexpr (Config::prefetch) fetch_weights<Phases...>();
     if constexpr (Config::prefetch && misaligned)
 #pragma unroll
@@ -433,7 +433,7 @@ struct Rows : RowLayout<Config> {
 #pragma unroll 1
     for (Index block = walker(); block < blocks; block += Config::num_partials) {
       take(block);
-      Place next[held];
+      Fragment next[held];
       if constexpr (Config::ahead) {
         if constexpr (Config::pipeline_stages > 0)
           take_and_refill(block, steps % Config::pipeline_stages);
@@ -463,9 +463,10 @@ struct Rows : RowLayout<Config> {
 // The rows of a kernel, which calls `start` and then each of its phases, or `walk`. It calls them
 // itself: what stands in a function around them all is simplified once more, which takes the
 // compiler 5% of its time.
-template <class Config, class Args, class Place, class RowPlace, class All,
+template <class Config, class Args, class Fragment, class RowFragment, class All,
           class Columns = NoColumns>
-using RowsOf = Several<Rows<Config, Args, Place, RowPlace, All, Columns>, Config::rows_at_once>;
+using RowsOf =
+    Several<Rows<Config, Args, Fragment, RowFragment, All, Columns>, Config::rows_at_once>;
 
 template <class Config, class... Phases, class Row>
 SINTER_DEVICE void start(List<Phases...>, Row& rows) {

@@ -1,7 +1,7 @@
 // The pointwise family where tensors lie together along different indices of the domain: a block
 // takes a tile of two indices, or all of both and Config::tile_through of a third one. Tensors that
 // lie together along Config::along are fetched and flushed by packs as in pointwise.cuh; those that
-// do so along Config::across pass through shared memory, in which the tile is turned around:
+// do so along Config::across pass through shared memory, in which the tile is transposed:
 //   Body::stage    from memory to the tile, along `across`
 //   Body::gather   a pack along `along` out of the tile
 //   Body::element  once for every index of the domain
@@ -85,12 +85,12 @@ SINTER_DEVICE void turn_ends(const Args& args, const Corner& corner, const Stage
     for (int e = 0; e < S::width; ++e, --spot.misalignment) {
       c.at[Config::along] = first + e;
       if (first + e < 0 || first + e >= S::extent_along) continue;
-      typename Body::template Place<1> place;
-      Body::fetch(args, c, place);
-      Body::gather(staged, spot, place);
-      draw_numbers<Body>(args, c, place);
-      Body::element(args, c, 0, place);
-      Body::flush(args, c, place);
+      typename Body::template Fragment<1> fragment;
+      Body::fetch(args, c, fragment);
+      Body::gather(staged, spot, fragment);
+      draw_numbers<Body>(args, c, fragment);
+      Body::element(args, c, 0, fragment);
+      Body::flush(args, c, fragment);
     }
   }
 }
@@ -102,7 +102,7 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
   constexpr int width = Config::width, count = Corner::whole ? Config::unroll : 1;
   constexpr bool all_at_once = Corner::whole && count == S::rounds;
   typename S::Coord c[count];
-  typename Body::template Place<width> place[count];
+  typename Body::template Fragment<width> fragment[count];
   Spot spot[count];
   const auto inside = [&](unsigned number, const Spot& at, const typename S::Coord& c) {
     if (S::places % Config::threads != 0 && number >= S::places) return false;
@@ -127,10 +127,10 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
     }
   };
   const auto fetch = [&](int from) {
-    for_places(from, [&](int u) { Body::fetch(args, c[u], place[u]); });
+    for_places(from, [&](int u) { Body::fetch(args, c[u], fragment[u]); });
   };
 
-  if constexpr (all_at_once) fetch(0);  // under way together with what is staged
+  if constexpr (all_at_once) fetch(0);  // in flight together with what is staged
   if constexpr (Config::staged_loads) {
     Body::stage(args, corner, staged);
     wait_for_copies();
@@ -140,13 +140,13 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
   for (int k = 0; k < S::rounds; k += count) {
     if constexpr (!all_at_once) fetch(k);
     for_places(k, [&](int u) {
-      if constexpr (Config::staged_loads) Body::gather(staged, spot[u], place[u]);
-      draw_numbers<Body>(args, c[u], place[u]);
+      if constexpr (Config::staged_loads) Body::gather(staged, spot[u], fragment[u]);
+      draw_numbers<Body>(args, c[u], fragment[u]);
 #pragma unroll
       for (int e = 0; e < width; ++e)
-        Body::element(args, neighbour<Config::along>(c[u], e), e, place[u]);
-      if constexpr (Config::staged_stores) Body::scatter(staged, spot[u], place[u]);
-      Body::flush(args, c[u], place[u]);
+        Body::element(args, neighbour<Config::along>(c[u], e), e, fragment[u]);
+      if constexpr (Config::staged_stores) Body::scatter(staged, spot[u], fragment[u]);
+      Body::flush(args, c[u], fragment[u]);
     });
   }
   if constexpr (Config::misaligned && !Corner::whole) turn_ends<Config, Body>(args, corner, staged);

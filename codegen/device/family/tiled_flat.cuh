@@ -77,7 +77,7 @@ template <class Config, class Body, int width, int count, class Staged, class Ar
 SINTER_DEVICE void turn(const Args& args, const Staged& staged, Index number) {
   using S = Shape<Config>;
   typename S::Coord c[count];
-  typename Body::template Place<width> place[count];
+  typename Body::template Fragment<width> fragment[count];
   Spot spot[count];
 #pragma unroll
   for (int u = 0; u < count; ++u) {
@@ -89,14 +89,14 @@ SINTER_DEVICE void turn(const Args& args, const Staged& staged, Index number) {
     c[u].at[Config::along] = row;
     spot[u] = {static_cast<int>(matrix - static_cast<Index>(blockIdx.x) * Config::tile_through),
                row, column};
-    Body::fetch(args, c[u], place[u]);
+    Body::fetch(args, c[u], fragment[u]);
   }
 #pragma unroll
   for (int u = 0; u < count; ++u) {
-    Body::gather(staged, spot[u], place[u]);
+    Body::gather(staged, spot[u], fragment[u]);
 #pragma unroll
-    for (int e = 0; e < width; ++e) Body::element(args, c[u], e, place[u]);
-    Body::flush(args, c[u], place[u]);
+    for (int e = 0; e < width; ++e) Body::element(args, c[u], e, fragment[u]);
+    Body::flush(args, c[u], fragment[u]);
   }
 }
 

@@ -26,7 +26,7 @@ constexpr SINTER_DEVICE long long places_from(int d) {
 // it stands at the beginning of the line, and the position at the beginning of the window. Outside,
 // the offset means nothing, but for edges that are padding.
 template <class G, int skip, int d = 0, class Coord, class Index, class Visit>
-SINTER_DEVICE void for_window(const Coord& c, const Place<Index>& place, Index position,
+SINTER_DEVICE void for_window(const Coord& c, const Location<Index>& place, Index position,
                               const Visit& visit) {
   if constexpr (d == G::Window::size) {
     visit(place, position);
@@ -41,7 +41,7 @@ SINTER_DEVICE void for_window(const Coord& c, const Place<Index>& place, Index p
       const Index start = node_index<G>(c, 2 + d) * static_cast<Index>(G::Step::at(d)) - pre;
       const auto visit_from = [&](Index w) {
         Index x = start + w;
-        Place<Index> next = place;
+        Location<Index> next = place;
         // Constants decide where no window leaves the image.
         next.inside &= (w >= pre || x >= 0) && (last + w < extent || x < extent);
         if constexpr (kClampsX<G>) x = x < 0 ? 0 : x >= extent ? extent - 1 : x;
@@ -78,8 +78,8 @@ SINTER_DEVICE void for_windows(const Element* x, const Coord& c, T padding, cons
   using X = typename G::X;
   using Index = typename Coord::Index;
   using Line = WindowLine<G, width>;
-  const Place<Index> image{image_offset<G, X>(c), true};
-  for_window<G, Line::axis>(c, image, Index(0), [&](const Place<Index>& place, Index position) {
+  const Location<Index> image{image_offset<G, X>(c), true};
+  for_window<G, Line::axis>(c, image, Index(0), [&](const Location<Index>& place, Index position) {
     const bool exists = kClampsX<G> || place.inside;
     T line[Line::count];
     if constexpr (Line::axis < 0)

@@ -169,7 +169,7 @@ std::string how(const PlanKernel& k, Config& get, std::string_view gpu) {
                                         "alignments allow no more or the rows are short";
   if (k.family == Family::pointwise && get.has("tile_along"))
     return fmt::format(
-        "tensors lie across each other: tiles of {} x {} elements{} are turned around "
+        "tensors lie across each other: tiles of {} x {} elements{} are transposed "
         "in shared memory{}; {}",
         get("tile_along"), get("tile_across"),
         get("tile_through") > 1 ? fmt::format(" of {} matrices", get("tile_through")) : "",
@@ -178,7 +178,7 @@ std::string how(const PlanKernel& k, Config& get, std::string_view gpu) {
         moves);
   constexpr std::string_view misaligned = "; rows start anywhere, packs where memory is aligned";
   if (k.family == Family::pointwise)
-    return fmt::format("{}; a thread has {} such under way{}", moves, get("unroll"),
+    return fmt::format("{}; a thread has {} such in flight{}", moves, get("unroll"),
                        get.some("misaligned") > 0 ? misaligned : "");
   if (get("rows_fastest"))
     return fmt::format(

@@ -26,7 +26,7 @@ struct Place {
   int index;
 };
 
-// Elements that the accelerator loads at least.
+// Elements that TMA loads at least.
 std::int64_t unit_of(const KernelPort& port) { return kUnitBytes / info(port.type).bytes; }
 
 // The two innermost indices of k become one, which windows over the outer one of them bound.

@@ -1,6 +1,6 @@
 // Filter gradients sum over images and pixels. Types that tensor cores multiply only where k is the
 // fastest index (tf32 and 8 bits) read copies in which the images lie together, pixel by pixel: a
-// tap of the filter moves pixels, and the accelerator loads from multiples of 16 bytes on. There
+// tap of the filter moves pixels, and TMA loads from multiples of 16 bytes on. There
 // are two ways: k runs over images, then pixels; or, of few images, over rows of the images'
 // pixels, which a tap shifts by whole images (stride 1, images that fill 16 bytes).
 #pragma once

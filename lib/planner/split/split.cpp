@@ -111,8 +111,8 @@ std::vector<bool> handed_over(const KernelSpec& spec, int count) {
 // Everything of the first `count` phases, with temporaries for those of their results that are of
 // use behind them, and all later phases. `pieces`: of these results there is one for each place
 // along the first index of the row, too, so that this index keeps its place in the first spec.
-std::pair<KernelSpec, KernelSpec> peel(const KernelSpec& spec, int count, bool pieces,
-                                       Temporaries& temporaries) {
+std::pair<KernelSpec, KernelSpec> split_first_phase(const KernelSpec& spec, int count, bool pieces,
+                                                    Temporaries& temporaries) {
   const int rank = spec.extent.size();
   KernelSpec first = spec, rest = spec;
   for (KernelSpec* part : {&first, &rest}) {
@@ -332,7 +332,7 @@ std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, st
                                          const PlanContext& context, Temporaries& temporaries) {
   if (!has_statistics(spec)) return {};
   Temporaries tried = temporaries;
-  auto [first, rest] = peel(spec, 2, pieces, tried);
+  auto [first, rest] = split_first_phase(spec, 2, pieces, tried);
   KernelSpec fine = first;
   fine.rowwise().outer_rank += pieces;
   // Blocks of few threads leave room for others on an SM while they wait.
@@ -422,7 +422,7 @@ std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
           !kernels.empty())
         return kernels;
     if (busy) return {std::move(spec)};
-    auto [first, rest] = peel(spec, 1, false, temporaries);
+    auto [first, rest] = split_first_phase(spec, 1, false, temporaries);
     std::vector<KernelSpec> kernels = split(std::move(first), context, temporaries);
     for (auto& k : split(std::move(rest), context, temporaries)) kernels.push_back(std::move(k));
     return kernels;

@@ -117,10 +117,10 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
   // But more than so many bytes on their way to each SM hinder each other. (One query, on an H200,
   // us: d128, stages of 128 keys, two and three: b64 h32 of 8, 1024 keys 64.2 and 65.5; lengths 64,
   // 128, ... 4096 in pages 138 and 142. d256, two of 64 and of 80 keys: 25.5 and 26.6.)
-  constexpr int kUnderWay = 144 << 10;
+  constexpr int kInFlight = 144 << 10;
   const auto fits = [&] {
     return shared_bytes(e, depth, width) <= device.shared_per_cta &&
-           (c.count > 1 || e.stages * stage_bytes(e, depth, width) <= kUnderWay);
+           (c.count > 1 || e.stages * stage_bytes(e, depth, width) <= kInFlight);
   };
   for (e.tile_k = most_keys; e.tile_k >= each; e.tile_k -= each) {
     if (held(e.tile_k) + others > c.registers) continue;

@@ -82,7 +82,7 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& 
   o.port = from.number;
   o.scale = from.scale;
   o.one_scale = row < 0 || (from.scale >= 0 && constant_along(spec, body, from.scale, row));
-  o.map.type = rounded ? DataType::tf32 : p.type;  // the accelerator rounds
+  o.map.type = rounded ? DataType::tf32 : p.type;  // TMA rounds
   o.map.offset = a.offset * bytes;
   o.map.swizzle = kStageLine;
   const auto steps = [&](std::int64_t stride) { return tma::takes_step(stride * bytes); };

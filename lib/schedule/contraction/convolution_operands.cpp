@@ -196,7 +196,7 @@ std::optional<BoxedOperand> images_of_image(const ConvolutionOperand& of,
   std::vector<Side> sides;
   for (auto d = image.dims.rbegin(); d != image.dims.rend(); ++d)
     sides.push_back({d->extent, d->stride});
-  // The accelerator loads neighbours, from multiples of 16 bytes on.
+  // TMA loads neighbours, from multiples of 16 bytes on.
   const WindowAxis& k = image.axes.front();
   const std::int64_t unit = tma::kUnit / info(of.port.type).bytes;
   if (k.step != 1 || k.taps.size() != 1 || k.first % unit != 0 ||

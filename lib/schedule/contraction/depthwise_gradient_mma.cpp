@@ -17,7 +17,7 @@ constexpr int kMostTiles = 2;                         // side by side
 constexpr int kMostStages = 8;
 constexpr int kRegisters = 112;
 constexpr double kMostCtas = 4;   // of an SM
-constexpr double kFlight = 40e3;  // bytes under way of an SM that reach the rate of memory
+constexpr double kFlight = 40e3;  // bytes in flight of an SM that reach the rate of memory
 constexpr double kExposed = 0.2;  // of the shorter of memory and instructions
 
 // Rows of pixels of a step, and how many moves of each a multiplication has.

@@ -23,7 +23,7 @@ constexpr int kResultRows = 4;       // in shared memory, boxed
 constexpr int kOthers = 128;         // threads that load and store, boxed
 constexpr int kMostRegisters = 240;  // of a thread, of 255
 constexpr double kPrologue = 5e3;    // clocks of a thread block's beginning, boxed
-constexpr double kFlight = 40e3;     // bytes under way of an SM that reach the rate of memory
+constexpr double kFlight = 40e3;     // bytes in flight of an SM that reach the rate of memory
 constexpr double kAgain = 0.15;      // of memory's time, for an image that is read once more
 constexpr double kExposed = 0.2;     // of the shorter of memory and instructions
 
@@ -117,12 +117,12 @@ struct Bands {
   // Clocks in which an SM with `ctas` thread blocks makes a step of each. Instructions, roughly,
   // reckoned and not measured; a warp's multiplications hide behind other warps' instructions.
   double clocks(double ctas, int width, int cost) const {
-    constexpr double kCopy = 6, kFixed = 40, kPack = 20, kResult = 3, kMultiplication = 6,
+    constexpr double kCopy = 6, kFixed = 40, kPack = 20, kResult = 3, kMma = 6,
                      kBarrier = 150, kIssued = 0.9;
     const double code = (boxed ? 0 : kCopy * copies() * advance) +
                         chunks * (advance * (8 + 4.0 * each) + each * taps) + 8 +
                         4.0 * each / width * (kPack + (kResult + cost) * width) + kFixed,
-                 issued = code / kIssued, multiplied = kMultiplication * each * taps * chunks;
+                 issued = code / kIssued, multiplied = kMma * each * taps * chunks;
     return ctas * lanes / 4 * std::max(issued, multiplied) + std::min(issued, multiplied) +
            kBarrier;
   }

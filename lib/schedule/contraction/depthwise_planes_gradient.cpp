@@ -23,7 +23,7 @@ constexpr int kWellMoved = 8, kMostPixels = 32, kMostResults = 16;
 constexpr double kWorth = 1;  // microseconds of memory: fewer images fill too few thread blocks
 constexpr int kMostRegisters = 170;  // of sums, rows of the result's gradient, pixels
 constexpr double kExposed = 0.25;    // of the shorter of memory and instructions
-constexpr double kFlight = 32e3;     // bytes under way of an SM that reach the rate of memory
+constexpr double kFlight = 32e3;     // bytes in flight of an SM that reach the rate of memory
 
 // Wavefronts of shared memory that a warp's access takes, of `bytes` of each lane at these places.
 int wavefronts(const std::array<std::int64_t, 32>& place, int bytes) {

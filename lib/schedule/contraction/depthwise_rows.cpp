@@ -20,7 +20,7 @@ constexpr int kMostPlanes = 8;       // images of a thread block
 constexpr int kMostRegisters = 128;  // of a thread
 constexpr int kMostProducts = 1000;  // multiplications of a step: they cost time to compile
 constexpr int kMostStages = 8, kLeastStages = 3;
-constexpr double kFlight = 40e3;  // bytes under way of an SM that reach the rate of memory
+constexpr double kFlight = 40e3;  // bytes in flight of an SM that reach the rate of memory
 constexpr double kExposed = 0.2;  // of the shorter of memory and instructions
 
 // A thread block's shape and what follows from it.

@@ -10,7 +10,7 @@ namespace sinter {
 namespace {
 
 constexpr int kMostRegisters = 150, kMostRegistersOfGradient = 185;  // of factors, sums, pixels
-constexpr double kFlight = 24e3;  // bytes under way of an SM that reach the rate of memory
+constexpr double kFlight = 24e3;  // bytes in flight of an SM that reach the rate of memory
 // What blocks with the taps of one dim of two take of their estimate. (f32 on an H200, with one and
 // with both: 5 x 5, 240 channels of 28 x 28 85 us and 35; 7 x 7, 384 channels 147 and 76.)
 constexpr double kOneOfTwo = 1.5;
@@ -43,7 +43,7 @@ struct Walk {
     pixels = std::min(advance, rows * taps_of(spec, e.down)) * read(spec, e.across, columns);
     passed = static_cast<double>(advance) * seen(spec, e.across, columns);
   }
-  // Of memory, that a warp has under way, and its neighbours have not.
+  // Of memory, that a warp has in flight, and its neighbours have not.
   double flight_bytes(const DepthwiseConfig& e, int pixel_bytes) const {
     const double step =
         e.across && e.across->divisor == 1 ? static_cast<double>(e.across->pixel) : 1;
@@ -235,7 +235,7 @@ std::optional<DepthwiseConfig> walked_on_ordinary_cores(const KernelSpec& spec, 
             continue;
           const double walks = x.planes * walks_of(spec, e, w), grid = grid_of(spec, e, w, x);
           if (grid >= 0x1p31 || walks >= 0x1p31) continue;
-          // Bytes under way keep memory busy, instructions beside it are hidden in part.
+          // Bytes in flight keep memory busy, instructions beside it are hidden in part.
           const double flight = blocks_at_once(e, registers, grid, device) * e.threads / 32 *
                                 w.flight_bytes(e, pixel_bytes),
                        waited = memory * std::max(1.0, kFlight / flight),

@@ -66,7 +66,7 @@ std::optional<MmaTile> choose_tile(const MmaWork& w, double most_code, const Dev
   double least = std::numeric_limits<double>::infinity();
   const int registers = (w.a.held > 0) + (w.b.held > 0);
   for (MmaTile t : kTiles) {
-    // Small tiles take longer steps, so that as many bytes are under way.
+    // Small tiles take longer steps, so that as many bytes are in flight.
     if (t.m * t.n <= 64 * 64 && registers == 0) t.line = 128;
     const int sums = held_sums(w, t);
     if (!w.light && sums > 64) continue;

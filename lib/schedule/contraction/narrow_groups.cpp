@@ -19,7 +19,7 @@ constexpr int kMostTiles = 4;                      // of a row, or of rows of se
 constexpr int kMostTaps = 9, kMostSlots = 5;       // that leave registers for two thread blocks
 constexpr int kStages = 6;
 constexpr double kCtas = 2;       // of an SM, by registers and shared memory
-constexpr double kFlight = 40e3;  // bytes under way of an SM that reach the rate of memory
+constexpr double kFlight = 40e3;  // bytes in flight of an SM that reach the rate of memory
 constexpr double kReached = 0.85, kExposed = 0.2;  // as in depthwise.cpp
 
 const KernelPort* loaded(const KernelSpec& spec, const ProductOperand& operand, int& number) {
@@ -142,16 +142,15 @@ std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
                at_once = ctas * device.sms;
 
   // Clocks of a step of a thread block: instructions, roughly, or what shared memory moves.
-  constexpr double kStep = 60, kTile = 10, kMultiplication = 6.5, kPack = 22, kIssued = 0.8,
-                   kBefore = 4;
+  constexpr double kStep = 60, kTile = 10, kMma = 6.5, kPack = 22, kIssued = 0.8, kBefore = 4;
   const double drawn = across * images, pairs = (line_taps + 1) / 2,
                products = drawn * down_taps * pairs,
                packs = drawn * kWidth * kUnit * kWarps / (e.packing.width * 32.0 * kWarps),
                code = kStep + drawn * kTile + products +
                       packs * (kPack + element_cost(spec, spec.body) * e.packing.width),
                moved = drawn * kWarps * (pairs * 4 + 4 + 4) + stage / 128;
-  const double clocks = ctas * std::max({kWarps / 4 * code / kIssued,
-                                         kWarps / 4 * products * kMultiplication, moved});
+  const double clocks =
+      ctas * std::max({kWarps / 4 * code / kIssued, kWarps / 4 * products * kMma, moved});
   const double image_elements =
       elements(spec.extent, 0, c.batch) * groups.channels *
       (image_index < 0 ? 1 : static_cast<double>(spec.extent[image_index])) *

@@ -18,7 +18,7 @@ constexpr int kMostTiles = 4;          // side by side
 constexpr int kMostTaps = 5;           // of a row or a column
 constexpr int kMostStages = 8, kLeastStages = 3;
 constexpr int kMostRegisters = 200, kOwnRegisters = 48;
-constexpr double kFlight = 40e3;  // bytes under way of an SM that reach the rate of memory
+constexpr double kFlight = 40e3;  // bytes in flight of an SM that reach the rate of memory
 constexpr double kReached = 0.85, kExposed = 0.2;  // as in depthwise.cpp
 
 double up(double x, double unit) { return std::ceil(x / unit) * unit; }
@@ -39,12 +39,12 @@ struct Step {
   // Clocks in which an SM with `warps` of them makes a step of each: those of the multiplications,
   // of other instructions, or of what shared memory moves; reckoned, and not measured.
   double clocks(double warps, double stage_bytes_of_all) const {
-    constexpr double kMultiplication = 6.5, kFixed = 60, kIssued = 0.8, kAlone = 700;
+    constexpr double kMma = 6.5, kFixed = 60, kIssued = 0.8, kAlone = 700;
     const double products = static_cast<double>(tiles) * units * row_pairs() * columns_taps,
                  loads = static_cast<double>(tiles) * units * column_pairs() + tiles / 2.0,
                  code = (kFixed + products + 3 * loads) / kIssued,
                  moved = 4 * warps * loads + stage_bytes_of_all / 128;
-    return std::max({warps / 4 * std::max(products * kMultiplication, code), moved, kAlone});
+    return std::max({warps / 4 * std::max(products * kMma, code), moved, kAlone});
   }
 };
 

@@ -33,7 +33,7 @@ double hindrance_of_matmul(const TileProblem& p, const Tile& t) {
   // 109.9 in 128 x 112.)
   constexpr double kWide = 1.05, kWidePairs = 1.1;
   const bool uneven = t.n % kEven != 0 && t.n > kSlabColumns;
-  if (uneven && (t.cluster_m > 1 || (t.split > 1 && multiplications(t) > 1))) return kUnevenB;
+  if (uneven && (t.cluster_m > 1 || (t.split > 1 && mmas_of_consumer(t) > 1))) return kUnevenB;
   const bool wide = t.m == kInstructionRows && t.n > 3 * kSlabColumns;
   const double factor = (wide ? kWide : 1) * (wide && t.cluster_n == 2 ? kWidePairs : 1);
   if (uneven && t.cluster_n > 1) return factor * kUnevenA;
@@ -70,7 +70,7 @@ double hindrance_of_convolution(const TileProblem& p, const Tile& t) {
   // 104 33.2.
   constexpr double kUneven = 1.2;
   constexpr int kEven = 32;
-  const bool shared = t.cluster_m > 1 || (t.split > 1 && multiplications(t) > 1);
+  const bool shared = t.cluster_m > 1 || (t.split > 1 && mmas_of_consumer(t) > 1);
   // Rows at zeros take no longer where an SM is free, but power. (512 channels of 7 x 7:
   // 27.9 us with pixels that stay and 25.8 without, where 29.9 and 31.0 were reckoned.)
   constexpr double kOfZeros = 0.2, kFewZeros = 0.08;

@@ -21,7 +21,7 @@ struct Orientation {
   bool other_way = false;  // rows and columns lie the other way round than they usually do
 };
 
-// Operands in boxes of rows and one index of k. Nothing where the accelerator cannot bring the
+// Operands in boxes of rows and one index of k. Nothing where TMA cannot bring the
 // operands, or they are not multiplied as they are.
 std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool swapped);
 

@@ -39,7 +39,7 @@ bool writes_mostly(const TileProblem& p) {
          2 * (p.rows_each() + p.columns) * p.depth * p.bytes;
 }
 
-// What k shorter than a stage's line costs: the accelerator's time for each row of the longer side,
+// What k shorter than a stage's line costs: TMA's time for each row of the longer side,
 // and that of the second-level cache for lines of the other one, which all ask for again and again.
 // (1 x 1 of 24 channels, 144 filters, 200,704 pixels, on an H200: 64 us in tiles of 128 x 64, 52 in
 // 128 x 160, 29 where two of these share the filter.)
@@ -117,8 +117,8 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const double main = std::max({multiply, moved / costs.move, shared}) + 0.1 * moved / 64 +
                       (neighbours ? costs.neighbours + costs.step * depth_bytes / kStageLine : 0);
   const double across = static_cast<double>(t.n) / kSlabColumns,
-               slabs = multiplications(t) * std::ceil(across);
-  const bool slow = multiplications(t) > 1 || has_little_room(t);
+               slabs = mmas_of_consumer(t) * std::ceil(across);
+  const bool slow = mmas_of_consumer(t) > 1 || has_little_room(t);
   const double read = !p.reads ? 0 : slow ? kSlabReadSlow : kSlabRead;
   // Of narrow tiles no gain was seen, but where slabs leave element by element.
   const bool odd_rows = p.stores_rows && std::fmod(p.columns, kPack) != 0,
@@ -129,7 +129,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
                                   : kSlab) +
                       read + (p.products > 1 ? kSlabTwo : 0);
   const double finish = slabs * slab +
-                        (p.along_columns ? 0 : kAlongRows * multiplications(t) * across) +
+                        (p.along_columns ? 0 : kAlongRows * mmas_of_consumer(t) * across) +
                         (t.split > 1 ? costs.parts + costs.part * t.split : 0);
   const bool sustained =
       rounds * main / device.clock > kSustained && !p.computes && !p.reads && !p.window;
@@ -144,7 +144,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
           p.depth * p.bytes +
       results;
   const double cached = tiles * t.split * moved + results;
-  // The accelerator takes as long for zeros past the ends of the operands.
+  // TMA takes as long for zeros past the ends of the operands.
   const double past = tiles * t.split *
                       (std::max(0.0, rows - p.rows) + std::max(0.0, t.n - p.columns)) * depth_bytes;
   const double exposed = kExposed * finish / device.clock;
@@ -320,7 +320,7 @@ int gradient_pixels(const TileProblem& p) {
   return (pixels + kSwizzledRows - 1) / kSwizzledRows * kSwizzledRows;
 }
 
-int sums_per_thread(const Tile& t) { return multiplications(t) * t.n / 2; }
+int sums_per_thread(const Tile& t) { return mmas_of_consumer(t) * t.n / 2; }
 
 bool has_little_room(const Tile& t) {
   constexpr int kRoomy = 128;

@@ -35,7 +35,7 @@ std::string to_text(const Tile& tile);
 constexpr int cluster_blocks(const Tile& t) { return t.cluster_m * t.cluster_n * t.split; }
 constexpr int rows_of_consumer(const Tile& t) { return t.alternate ? t.m : t.m / t.consumers; }
 // A consumer's, side by side.
-constexpr int multiplications(const Tile& t) { return rows_of_consumer(t) / kInstructionRows; }
+constexpr int mmas_of_consumer(const Tile& t) { return rows_of_consumer(t) / kInstructionRows; }
 
 // What is multiplied, as tiles see it.
 struct TileProblem {

@@ -20,7 +20,7 @@ constexpr int kThreads = 512;
 constexpr int kFewestRounds = 2;
 constexpr int kMisalignedThreads = 256;
 constexpr int kSegment = 128;              // bytes that lie together: what memory moves at once
-constexpr int kTileBytes = 64 * kThreads;  // that a block should have under way
+constexpr int kTileBytes = 64 * kThreads;  // that a block should have in flight
 constexpr int kSharedBytes = 32 << 10;     // so that several blocks share an SM
 constexpr int kMostShared = 48 << 10;      // that a kernel may ask for without more ado
 constexpr int kMostPlaces = 16;            // of a thread
@@ -33,7 +33,7 @@ bool multiple(std::int64_t value, std::int64_t of) { return value % of == 0; }
 double elements(const KernelSpec& s) { return elements(s.extent, 0, s.extent.size()); }
 int bytes_of(const KernelPort& p) { return info(p.type).bytes; }
 
-// A port that a tile can turn around: plain strides, memory lies along `across`.
+// A port that a tile can transpose: plain strides, memory lies along `across`.
 bool can_stage(const Access& a, int along, int across) {
   return a.via.empty() && a.windows.empty() && a.stride[across] == 1 && a.stride[along] > 1;
 }
@@ -239,7 +239,7 @@ struct Choice {
   std::array<double, 3> rank{};  // the least is the best
 };
 
-// Has the tile turn ports around that packs do not reach; not `on` where that takes too much of
+// Has the tile transpose ports that packs do not reach; not `on` where that takes too much of
 // shared memory. Returns the instructions that move an element.
 double stage_ports(const KernelSpec& spec, const std::vector<bool>& used, Tiling& t,
                    Packing& packing) {

@@ -186,9 +186,9 @@ void schedule_columns(const KernelSpec& spec, const DeviceModel& device, Rowwise
   if (s.pipeline_stages > 0) {
     // More on their way at once than keep memory busy hinder each other. (12288 columns: 91 -> 84
     // us; with dropout and a residual, 4096 columns, 194 -> 183.)
-    constexpr int kUnderWay = 48 << 10;
+    constexpr int kInFlight = 48 << 10;
     s.slot_bytes = slot_bytes;
-    s.in_flight = divided.rows > 0 && slot_bytes >= kUnderWay ? 0 : s.pipeline_stages - 1;
+    s.in_flight = divided.rows > 0 && slot_bytes >= kInFlight ? 0 : s.pipeline_stages - 1;
     // (12288 columns: 97 -> 91 us; 10240: 77 -> 64; 2304: 57.1 -> 56.0; but 4096: 54 -> 57.)
     s.by_lanes = divided.rows > 0 && (s.rows_per_block == 1 || columns <= kShortWalk) &&
                  s.threads_per_row % 32 == 0 && loads_row_numbers(spec);

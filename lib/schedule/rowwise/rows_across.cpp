@@ -92,7 +92,7 @@ double choose_across(const KernelSpec& spec, const DeviceModel& device, RowwiseC
 }
 
 // Partial results that the kernel before has just written, so that the second-level cache holds
-// them, are summed up by few large blocks, all of whose packs are under way at once: what they
+// them, are summed up by few large blocks, all of whose packs are in flight at once: what they
 // leave idle, the kernel after can take. (The gradients of a layernorm of 4096 x 5120 on an
 // H200: 38.1 us with 160 blocks of 256 threads, 35.9 with 40 of 512; of 1024 x 5120, 16.2
 // and 14.8.)
@@ -151,7 +151,7 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
   const int bytes = std::max(1, s.packing.fetched_bytes);
   s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), 2 * kFlightBytes / bytes), 8);
   // What is cut out of pieces takes registers twice. (Columns of 131 x 1000003 on an H200: of i8
-  // 69 us by elements and with eight packs of eight under way, 58 with four; of bf16 86 by
+  // 69 us by elements and with eight packs of eight in flight, 58 with four; of bf16 86 by
   // elements, 80 and 74 with four and eight packs of four.)
   constexpr int kCut = 32;
   if (s.aligned_by >= 0) s.unroll = std::min(s.unroll, kCut / width);
@@ -167,7 +167,7 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
   // Rows that are not much longer than a round are fetched in one go, which takes less code.
   const double each = std::ceil(columns / s.threads_per_row);
   s.resident = !has_later_elements(spec) && 2 * each <= 3 * s.unroll;
-  // With so many registers the compiler leaves all packs of a round under way.
+  // With so many registers the compiler leaves all packs of a round in flight.
   const bool light = spec.rowwise().reductions.size() == 1 &&
                      partial_type(spec.rowwise().reductions[0].mode,
                                   spec.rowwise().reductions[0].arithmetic) == DataType::f32;

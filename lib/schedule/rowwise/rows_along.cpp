@@ -58,7 +58,7 @@ constexpr int kHeldBytes = 128;            // of a row, that a thread holds in 5
 constexpr int kHeldByFew = 192;            // in blocks of at most 512 threads
 constexpr double kThreadsTogether = 1152;  // of an SM's blocks, with 56 registers each
 
-// Blocks of at most 256 threads that share a row, so that several rows are under way on a
+// Blocks of at most 256 threads that share a row, so that several rows are in flight on a
 // SM; 1 where their threads would idle too much. With weights the shares must be equal
 // (109 and 137 us for an rmsnorm of 2048 x 50257 on an H200; a softmax is 14 % faster so).
 int small_blocks(double places, bool weights) {
@@ -98,18 +98,18 @@ int blocks_for_row(const KernelSpec& spec, double rows, double places, int held,
   return blocks;
 }
 
-// Rows that a thread has under way at once: several where one alone leaves memory idle. Rows that
+// Rows that a thread has in flight at once: several where one alone leaves memory idle. Rows that
 // stay for later phases occupy registers, so that only what moves element by element gains, a
 // little. (Sums of 32 columns on an H200: 81 -> 65 us; of 131, 151 -> 87; softmax of 197, 69 -> 67;
 // norms of 128 columns are 3 % slower so.)
 int rows_for_thread(const KernelSpec& spec, double rows, double each, int bytes,
                     const DeviceModel& device, const RowwiseConfig& s) {
-  constexpr int kUnderWay = 32, kMost = 4;  // bytes; rows
+  constexpr int kInFlight = 32, kMost = 4;  // bytes; rows
   if (!s.resident || s.threads_per_row > 32 || s.blocks_per_row > 1) return 1;
   const double of_row = each * std::max(bytes, 1);
   const bool narrow = s.packing.width * s.packing.narrowest <= 2;
-  int most = power_of_two_from(kUnderWay / of_row, kMost);
-  if (has_later_elements(spec)) most = narrow && 2 * of_row < kUnderWay ? 2 : 1;
+  int most = power_of_two_from(kInFlight / of_row, kMost);
+  if (has_later_elements(spec)) most = narrow && 2 * of_row < kInFlight ? 2 : 1;
   const double code = each * s.packing.width * element_cost(spec, spec.body);
   int n = 1;
   while (n < most && 2 * n * code <= kMostCode &&

@@ -75,7 +75,7 @@ void sinter_convolution(const __grid_constant__ Args args) {
 #pragma unroll
   for (int j = 0; j < 4; ++j)
     hopper::put_blocks(slab + TileY::place(lane % 16, j * 16 + lane / 16 * 8), y.at[j]);
-  hopper::written_for_multiplications();
+  hopper::fence_async_proxy();
   __syncwarp();
   if (lane == 0) {
     hopper::store_box(args.map_y, slab, 0, row + warp * 16);

@@ -35,7 +35,7 @@ void sinter_fragments(const __grid_constant__ Args args) {
   write_tile<TileB>(memory.pointer + b, [&](int i, int k) { return args.b[i * kDepth + k]; });
   write_tile<TileC>(memory.pointer + c,
                     [&](int i, int k) { return args.c[i * 64 + column_of_k<Number>(k)]; });
-  hopper::written_for_multiplications();
+  hopper::fence_async_proxy();
   __syncthreads();
   First::Sums sums;
   wgmma::fence(sums);

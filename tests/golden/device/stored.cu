@@ -47,7 +47,7 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::bf16, width> y;
 };
 struct OperandA {
@@ -71,19 +71,19 @@ struct OperandB {
 struct Body {
   using Reductions = sinter::Reductions<>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch_columns(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch_columns(const Args& args, const Coord& c, Fragment<width>& place) {}
   static constexpr bool reads_columns = false;
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& place, Reductions& columns) {
     const float x = acc[0];
     const float y = sinter::op::Add::apply(x, 3.0f);
     sinter::put(place.y, e, y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& place) {
     sinter::flush<Config::YAccess>(args.y, c, place.y);
   }
   struct TileStore {
@@ -93,7 +93,7 @@ struct Body {
     }
   };
   template <int width>
-  SINTER_DEVICE static const auto& result(const Place<width>& place) { return place.y; }
+  SINTER_DEVICE static const auto& result(const Fragment<width>& place) { return place.y; }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)

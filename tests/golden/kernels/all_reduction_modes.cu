@@ -136,30 +136,30 @@ struct Norm29 {
 };
 using Reductions = sinter::Reductions<Add0, Mul1, Min2, Max3, Amax4, Avg5, Norm16, Norm27, MulNoZeros8, Norm29>;
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::f64, width> x;
   sinter::Pack<sinter::f32, width> w;
 };
-struct RowPlace { SINTER_DEVICE void fetch(const Args& args, const Coord& c) {} };
+struct RowFragment { SINTER_DEVICE void fetch(const Args& args, const Coord& c) {} };
 struct Phase0 {
   static constexpr int number = 0;
   static constexpr bool has_elements = true;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {}
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowFragment& of_row, const Reductions& reductions) {}
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::XAccess>(args.x, c, place.x);
-    sinter::fetch<Config::WAccess>(args.w, c, place.w);
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::XAccess>(args.x, c, fragment.x);
+    sinter::fetch<Config::WAccess>(args.w, c, fragment.w);
   }
   template <int width>
-  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void recompute(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
-    const double x = sinter::get<double>(place.x, e);
-    const float w = sinter::get<float>(place.w, e);
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions) const {
+    const double x = sinter::get<double>(fragment.x, e);
+    const float w = sinter::get<float>(fragment.w, e);
     reductions.accumulate<Add0>(x);
     reductions.accumulate<Mul1>(x);
     reductions.accumulate<Min2>(x);
@@ -172,7 +172,7 @@ struct Phase0 {
     reductions.accumulate<Norm29>(w);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {}
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
 struct Phase1 {
@@ -188,7 +188,7 @@ struct Phase1 {
   double norm2 = 0;
   double mul_no_zeros = 0;
   float norm = 0;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowFragment& of_row, const Reductions& reductions) {
     add = reductions.result<Add0>();
     mul = reductions.result<Mul1>();
     min = reductions.result<Min2>();
@@ -201,17 +201,17 @@ struct Phase1 {
     norm = reductions.result<Norm29>();
   }
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void recompute(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {}
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions) const {}
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {}
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {
     sinter::store<Config::ResultAccess>(args.result, c, add);
     sinter::store<Config::Result2Access>(args.result_2, c, mul);
@@ -228,8 +228,8 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_21935bb2(const __grid_constant__ Args args) {
-  sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
+void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_c5f03d95(const __grid_constant__ Args args) {
+  sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();
   rows.run_phase<Phase1>();

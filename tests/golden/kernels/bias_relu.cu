@@ -22,37 +22,37 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::bf16, width> x;
   sinter::Pack<sinter::bf16, width> bias;
   sinter::Pack<sinter::bf16, width> y;
 };
 struct Body {
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::XAccess>(args.x, c, place.x);
-    sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::XAccess>(args.x, c, fragment.x);
+    sinter::fetch<Config::BiasAccess>(args.bias, c, fragment.bias);
   }
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
-    const float x = sinter::get<float>(place.x, e);
-    const float bias = sinter::get<float>(place.bias, e);
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment) {
+    const float x = sinter::get<float>(fragment.x, e);
+    const float bias = sinter::get<float>(fragment.bias, e);
     const float scale = args.scale;
     const float scaled = sinter::op::Mul::apply(x, scale);
     const float scaled_bf16 = sinter::convert<sinter::bf16>(scaled);
     const float sum = sinter::op::Add::apply(scaled_bf16, bias);
     const float y = sinter::op::ReluFwd::apply(sum, 0.0f, __int_as_float(0x7f800000), 0x1.47ae14p-7f);
-    sinter::put(place.y, e, y);
+    sinter::put(fragment.y, e, y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_mul_add_relu_fwd_exp_2b91895f(const __grid_constant__ Args args) {
+void sinter_mul_add_relu_fwd_exp_29018870(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

@@ -39,64 +39,64 @@ struct Add0 {
 };
 using Reductions = sinter::Reductions<Add0>;
 template <int width>
-struct Place {
+struct Fragment {
   sinter::ShiftedRow<sinter::bf16, width> dy;
 };
-struct RowPlace { SINTER_DEVICE void fetch(const Args& args, const Coord& c) {} };
+struct RowFragment { SINTER_DEVICE void fetch(const Args& args, const Coord& c) {} };
 struct Phase0 {
   static constexpr int number = 0;
   static constexpr bool has_elements = true;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {}
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowFragment& of_row, const Reductions& reductions) {}
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::DyAccess>(args.dy, c, place.dy);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::DyAccess>(args.dy, c, fragment.dy);
   }
   template <int width>
-  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void cut(Place<width>& place) {
-    place.dy.shift_to_front();
+  SINTER_DEVICE static void cut(Fragment<width>& fragment) {
+    fragment.dy.shift_to_front();
   }
   template <int width>
-  SINTER_DEVICE static void cut_again(Place<width>& place) {}
+  SINTER_DEVICE static void cut_again(Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void recompute(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
-    const float dy = sinter::get<float>(place.dy, e);
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions) const {
+    const float dy = sinter::get<float>(fragment.dy, e);
     reductions.accumulate<Add0>(dy);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {}
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
 struct Phase1 {
   static constexpr int number = 1;
   static constexpr bool has_elements = false;
   float sum = 0;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowFragment& of_row, const Reductions& reductions) {
     sum = reductions.result<Add0>();
   }
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   static constexpr bool anywhere = true;
   template <int width>
-  SINTER_DEVICE static void cut(Place<width>& place) {}
+  SINTER_DEVICE static void cut(Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void cut_again(Place<width>& place) {}
+  SINTER_DEVICE static void cut_again(Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void recompute(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {}
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions) const {}
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {}
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {
     sinter::store<Config::DbiasAccess>(args.dbias, c, sum);
   }
@@ -104,8 +104,8 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_add_4cde9278(const __grid_constant__ Args args) {
-  sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
+void sinter_reduce_add_7f6861a3(const __grid_constant__ Args args) {
+  sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();
   rows.run_phase<Phase1>();

@@ -34,28 +34,28 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::bf16, width> second;
   sinter::Pack<sinter::bf16, width> y;
 };
 struct Body {
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch_joined(sinter::List<Config::FirstAccess, Config::SecondAccess>{}, c, place.second, args.first, args.second);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch_joined(sinter::List<Config::FirstAccess, Config::SecondAccess>{}, c, fragment.second, args.first, args.second);
   }
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
-    sinter::copy(place.y, e, place.second);
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment) {
+    sinter::copy(fragment.y, e, fragment.second);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_211a75f8(const __grid_constant__ Args args) {
+void sinter_copy_11fb8113(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

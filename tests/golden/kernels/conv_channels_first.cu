@@ -48,21 +48,21 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::f16, width> y;
 };
 struct OperandA {
   static constexpr bool k_fastest = false, ragged = false, copied = false, joined = false, plain = false;
   static constexpr int width = 8, dim = 2;
-  struct Place {
+  struct Fragment {
     sinter::Each<sinter::f16, 8, 2> x;
     SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {
       sinter::fetch_part<Config::XAccess, 0, 4096>(args.x, c, count, x);
     }
     SINTER_DEVICE void shift_to_front() {}
   };
-  SINTER_DEVICE static float element(const Args& args, const Coord& c, int e, const Place& place) {
-    const float x = sinter::get<float>(place.x, e, 0.0f);
+  SINTER_DEVICE static float element(const Args& args, const Coord& c, int e, const Fragment& fragment) {
+    const float x = sinter::get<float>(fragment.x, e, 0.0f);
     return x;
   }
 };
@@ -71,27 +71,27 @@ struct OperandB {
   static constexpr int width = 8, dim = 6;
   using Access = Config::WAccess;
   SINTER_DEVICE static const sinter::f16* base(const Args& args) { return args.w; }
-  struct Place {};
+  struct Fragment {};
 };
 struct Body {
   using Reductions = sinter::Reductions<>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
     const float y = acc[0];
-    sinter::put(place.y, e, y);
+    sinter::put(fragment.y, e, y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_c6829c30(const __grid_constant__ Args args) {
+void sinter_contraction_95944214(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

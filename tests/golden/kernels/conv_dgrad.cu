@@ -48,7 +48,7 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::bf16, width> dx;
 };
 struct OperandA {
@@ -56,34 +56,34 @@ struct OperandA {
   static constexpr int width = 8, dim = 6;
   using Access = Config::DyAccess;
   SINTER_DEVICE static const sinter::bf16* base(const Args& args) { return args.dy; }
-  struct Place {};
+  struct Fragment {};
 };
 struct OperandB {
   static constexpr bool k_fastest = false, ragged = false, copied = true, joined = false, plain = false;
   static constexpr int width = 8, dim = 3;
   using Access = Config::WAccess;
   SINTER_DEVICE static const sinter::bf16* base(const Args& args) { return args.w; }
-  struct Place {};
+  struct Fragment {};
 };
 struct Body {
   using Reductions = sinter::Reductions<>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
     const float dx = acc[0];
-    sinter::put(place.dx, e, dx);
+    sinter::put(fragment.dx, e, dx);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::DxAccess>(args.dx, c, place.dx);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::DxAccess>(args.dx, c, fragment.dx);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_29067231(const __grid_constant__ Args args) {
+void sinter_contraction_46f25388(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -50,22 +50,22 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::bf16, width> y;
 };
 struct OperandA {
   static constexpr bool k_fastest = true, ragged = false, copied = false, joined = false, plain = false;
   static constexpr int width = 4, dim = 6;
-  struct Place {
+  struct Fragment {
     sinter::Pack<sinter::bf16, 4, 4> x;
     SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {
       sinter::fetch_part<Config::XAccess, 0, 6272>(args.x, c, count, x);
     }
     SINTER_DEVICE void shift_to_front() {}
   };
-  SINTER_DEVICE static float element(const Args& args, const Coord& c, int e, const Place& place) {
+  SINTER_DEVICE static float element(const Args& args, const Coord& c, int e, const Fragment& fragment) {
     const float one = args.one;
-    const float x = sinter::get<float>(place.x, e, 0.0f);
+    const float x = sinter::get<float>(fragment.x, e, 0.0f);
     const float moved = sinter::op::Add::apply(x, one);
     const float inside = sinter::inside<Config::XAccess>(c, moved);
     return inside;
@@ -74,37 +74,37 @@ struct OperandA {
 struct OperandB {
   static constexpr bool k_fastest = true, ragged = false, copied = false, joined = true, plain = false;
   static constexpr int width = 4, dim = 6;
-  struct Place {
+  struct Fragment {
     sinter::Pack<sinter::bf16, 4, 4> w;
     SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {
       sinter::fetch_part<Config::WAccess, 0, 4608>(args.w, c, count, w);
     }
     SINTER_DEVICE void shift_to_front() {}
   };
-  SINTER_DEVICE static float element(const Args& args, const Coord& c, int e, const Place& place) {
-    const float w = sinter::get<float>(place.w, e);
+  SINTER_DEVICE static float element(const Args& args, const Coord& c, int e, const Fragment& fragment) {
+    const float w = sinter::get<float>(fragment.w, e);
     return w;
   }
 };
 struct Body {
   using Reductions = sinter::Reductions<>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
     const float y = acc[0];
-    sinter::put(place.y, e, y);
+    sinter::put(fragment.y, e, y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 3)
-void sinter_contraction_a21d056e(const __grid_constant__ Args args) {
+void sinter_contraction_a93d1939(const __grid_constant__ Args args) {
   sinter::contraction::run_by_threads<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -50,7 +50,7 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::bf16, width> bias;
   sinter::Pack<sinter::bf16, width> y;
 };
@@ -68,26 +68,26 @@ struct Filter {
 struct Body {
   using Reductions = sinter::Reductions<>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::BiasAccess>(args.bias, c, fragment.bias);
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
     const float sum = acc[0];
-    const float bias = sinter::get<float>(place.bias, e);
+    const float bias = sinter::get<float>(fragment.bias, e);
     const float y = sinter::op::Add::apply(sum, bias);
-    sinter::put(place.y, e, y);
+    sinter::put(fragment.y, e, y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_add_9e6e8f99(const __grid_constant__ Args args) {
+void sinter_contraction_add_30a08f8d(const __grid_constant__ Args args) {
   sinter::depthwise::run<Config, Image, Filter, Body>(args);
 }

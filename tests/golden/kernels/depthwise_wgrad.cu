@@ -47,7 +47,7 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
 };
 struct Image {
   using Access = Config::XAccess;
@@ -63,20 +63,20 @@ struct Gradient {
 struct Body {
   using Reductions = sinter::Reductions<>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
     const float dw = acc[0];
     sinter::store<Config::DwAccess>(args.dw, c, dw);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {}
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_957c638e(const __grid_constant__ Args args) {
+void sinter_contraction_06ca8709(const __grid_constant__ Args args) {
   sinter::depthwise::run_gradient<Config, Gradient, Image, Body>(args);
 }

@@ -27,7 +27,7 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::f32, width> x;
   sinter::Pack<sinter::f32, width> y;
   struct Random {
@@ -38,36 +38,36 @@ struct Place {
 };
 struct Body {
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::XAccess>(args.x, c, fragment.x);
   }
   static constexpr bool draws = true;
   template <int width>
-  SINTER_DEVICE static void draw(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::draw<Config::MaskIndex, 1, 4, 4, width>(sinter::integer<Config::SeedAccess>(args.seed), args.offset, c, place.random.mask, sinter::Bernoulli{3865470566ull});
-    sinter::draw<Config::NoiseIndex, 1, 4, 4, width>(args.noise_seed, args.offset, c, place.random.noise, sinter::Normal{0.0, 0x1.999999999999ap-4});
-    sinter::draw<Config::JitterIndex, 1, 4, 4, width>(args.noise_seed, args.offset, c, place.random.jitter, sinter::Uniform{-0x1p-1, 0x1p-2});
+  SINTER_DEVICE static void draw(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::draw<Config::MaskIndex, 1, 4, 4, width>(sinter::integer<Config::SeedAccess>(args.seed), args.offset, c, fragment.random.mask, sinter::Bernoulli{3865470566ull});
+    sinter::draw<Config::NoiseIndex, 1, 4, 4, width>(args.noise_seed, args.offset, c, fragment.random.noise, sinter::Normal{0.0, 0x1.999999999999ap-4});
+    sinter::draw<Config::JitterIndex, 1, 4, 4, width>(args.noise_seed, args.offset, c, fragment.random.jitter, sinter::Uniform{-0x1p-1, 0x1p-2});
   }
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
-    const float x = sinter::get<float>(place.x, e);
-    const float mask = sinter::drawn<float>(place.random.mask, e);
-    const float noise = sinter::drawn<float>(place.random.noise, e);
-    const double jitter = sinter::drawn<double>(place.random.jitter, e);
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment) {
+    const float x = sinter::get<float>(fragment.x, e);
+    const float mask = sinter::drawn<float>(fragment.random.mask, e);
+    const float noise = sinter::drawn<float>(fragment.random.noise, e);
+    const double jitter = sinter::drawn<double>(fragment.random.jitter, e);
     const float kept = sinter::op::Mul::apply(x, mask);
     const float noisy = sinter::op::Add::apply(kept, noise);
     const double y = sinter::op::Add::apply(static_cast<double>(noisy), jitter);
-    sinter::put(place.y, e, y);
+    sinter::put(fragment.y, e, y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_rng_mul_add_efe14feb(const __grid_constant__ Args args) {
+void sinter_rng_mul_add_9840f19d(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

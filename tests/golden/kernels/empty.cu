@@ -19,30 +19,30 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::f8e8m0, width> t0;
   sinter::Pack<sinter::f4e2m1, width> t1;
 };
 struct Body {
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::T0Access>(args.t0, c, place.t0);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::T0Access>(args.t0, c, fragment.t0);
   }
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
-    const float t0 = sinter::get<float>(place.t0, e);
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment) {
+    const float t0 = sinter::get<float>(fragment.t0, e);
     const float t1 = sinter::op::Sqrt::apply(t0);
-    sinter::put(place.t1, e, t1);
+    sinter::put(fragment.t1, e, t1);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::T1Access>(args.t1, c, place.t1);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::T1Access>(args.t1, c, fragment.t1);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_sqrt_b9bbc2ca(const __grid_constant__ Args args) {
+void sinter_sqrt_a4d4c92c(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

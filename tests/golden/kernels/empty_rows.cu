@@ -38,52 +38,52 @@ struct Min0 {
 };
 using Reductions = sinter::Reductions<Min0>;
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::f16, width> x;
 };
-struct RowPlace { SINTER_DEVICE void fetch(const Args& args, const Coord& c) {} };
+struct RowFragment { SINTER_DEVICE void fetch(const Args& args, const Coord& c) {} };
 struct Phase0 {
   static constexpr int number = 0;
   static constexpr bool has_elements = true;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {}
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowFragment& of_row, const Reductions& reductions) {}
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::XAccess>(args.x, c, fragment.x);
   }
   template <int width>
-  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void recompute(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
-    const float x = sinter::get<float>(place.x, e);
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions) const {
+    const float x = sinter::get<float>(fragment.x, e);
     reductions.accumulate<Min0>(x);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {}
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
 struct Phase1 {
   static constexpr int number = 1;
   static constexpr bool has_elements = false;
   float least = 0;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowFragment& of_row, const Reductions& reductions) {
     least = reductions.result<Min0>();
   }
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void recompute(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {}
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions) const {}
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {}
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {
     sinter::store<Config::YAccess>(args.y, c, least);
   }
@@ -91,8 +91,8 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_min_d27111c5(const __grid_constant__ Args args) {
-  sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
+void sinter_reduce_min_50552ee8(const __grid_constant__ Args args) {
+  sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();
   rows.run_phase<Phase1>();

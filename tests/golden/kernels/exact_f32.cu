@@ -41,7 +41,7 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::f32, width> bias;
   sinter::Pack<sinter::f32, width> c_t;
 };
@@ -50,22 +50,22 @@ struct OperandA {
   static constexpr int width = 4, dim = 0;
   using Access = Config::AAccess;
   SINTER_DEVICE static const sinter::f32* base(const Args& args) { return args.a; }
-  struct Place {};
+  struct Fragment {};
 };
 struct OperandB {
   static constexpr bool k_fastest = true, ragged = false, copied = false, joined = false, plain = false;
   static constexpr bool transposed = true;
   static constexpr int width = 4, dim = 2;
-  struct Place {
+  struct Fragment {
     sinter::Pack<sinter::f32, 4, 4> b;
     SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {
       sinter::fetch_part<Config::BAccess, 0, 3744>(args.b, c, count, b);
     }
     SINTER_DEVICE void shift_to_front() {}
   };
-  SINTER_DEVICE static float element(const Args& args, const Coord& c, int e, const Place& place) {
+  SINTER_DEVICE static float element(const Args& args, const Coord& c, int e, const Fragment& fragment) {
     const float half = args.half;
-    const float b = sinter::get<float>(place.b, e);
+    const float b = sinter::get<float>(fragment.b, e);
     const float halved = sinter::op::Mul::apply(b, half);
     return halved;
   }
@@ -73,26 +73,26 @@ struct OperandB {
 struct Body {
   using Reductions = sinter::Reductions<>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::BiasAccess>(args.bias, c, fragment.bias);
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
-    const float bias = sinter::get<float>(place.bias, e);
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+    const float bias = sinter::get<float>(fragment.bias, e);
     const float sum = acc[0];
     const float c_t = sinter::op::Add::apply(sum, bias);
-    sinter::put(place.c_t, e, c_t);
+    sinter::put(fragment.c_t, e, c_t);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::CTAccess>(args.c_t, c, place.c_t);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::CTAccess>(args.c_t, c, fragment.c_t);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 3)
-void sinter_contraction_add_f3591a02(const __grid_constant__ Args args) {
+void sinter_contraction_add_aaf32b44(const __grid_constant__ Args args) {
   sinter::contraction::run_by_threads<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

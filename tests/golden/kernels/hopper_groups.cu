@@ -51,7 +51,7 @@ struct Args {
 
 using Rows = sinter::GroupedRows<sinter::MoeMode::scatter, Config::FirstTokenOffsetAccess, Config::TokenIndexAccess, sinter::i32, sinter::i64>;
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::bf16, width> y;
 };
 struct OperandA {
@@ -75,22 +75,22 @@ struct OperandB {
 struct Body {
   using Reductions = sinter::Reductions<>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
     const float y = acc[0];
-    sinter::put(place.y, e, y);
+    sinter::put(fragment.y, e, y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_grouped_contraction_468010ca(const __grid_constant__ Args args) {
+void sinter_grouped_contraction_9e1ce211(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args, Rows{args.first_token_offset, args.token_index});
 }

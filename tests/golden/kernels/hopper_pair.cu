@@ -54,7 +54,7 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::f32, width> x;
   sinter::Pack<sinter::f32, width> y;
 };
@@ -99,33 +99,33 @@ struct ColumnAdd0 {
 struct Body {
   using Reductions = sinter::Reductions<ColumnAdd0>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::XAccess>(args.x, c, fragment.x);
   }
   SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {
     sinter::prefetch<Config::XAccess>(args.x, c);
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
     const float gated = acc[0];
     const float raised = acc[1];
     const float active = sinter::op::SwishFwd::apply(gated, 0.0f);
     const float h = sinter::op::Mul::apply(active, raised);
-    const float x = sinter::get<float>(place.x, e);
+    const float x = sinter::get<float>(fragment.x, e);
     const float y = sinter::op::Add::apply(h, x);
-    sinter::put(place.y, e, y);
+    sinter::put(fragment.y, e, y);
     columns.accumulate<ColumnAdd0>(y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_swish_fwd_mul_add_c803928b(const __grid_constant__ Args args) {
+void sinter_contraction_swish_fwd_mul_add_f7d48cff(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB2, Body>(args);
 }

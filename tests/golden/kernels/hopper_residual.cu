@@ -51,7 +51,7 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::bf16, width> bias;
   sinter::Pack<sinter::bf16, width> residual;
   sinter::Pack<sinter::bf16, width> y;
@@ -77,33 +77,33 @@ struct OperandB {
 struct Body {
   using Reductions = sinter::Reductions<>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
-    sinter::fetch<Config::ResidualAccess>(args.residual, c, place.residual);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::BiasAccess>(args.bias, c, fragment.bias);
+    sinter::fetch<Config::ResidualAccess>(args.residual, c, fragment.residual);
   }
   SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {
     sinter::prefetch<Config::ResidualAccess>(args.residual, c);
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
-    const float bias = sinter::get<float>(place.bias, e);
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+    const float bias = sinter::get<float>(fragment.bias, e);
     const float product = acc[0];
     const float sum = sinter::op::Add::apply(product, bias);
-    const float residual = sinter::get<float>(place.residual, e);
+    const float residual = sinter::get<float>(fragment.residual, e);
     const float active = sinter::op::ReluFwd::apply(sum, 0.0f, 0.0f, 0.0f);
     const float y = sinter::op::Add::apply(active, residual);
-    sinter::put(place.y, e, y);
+    sinter::put(fragment.y, e, y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
   template <int width>
-  SINTER_DEVICE static void fetch_columns(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
+  SINTER_DEVICE static void fetch_columns(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::BiasAccess>(args.bias, c, fragment.bias);
   }
   static constexpr bool reads_columns = true;
   static constexpr bool stores_rows = true;
@@ -113,19 +113,19 @@ struct Body {
     return args.y + sinter::locate<Config::YAccess>(c).offset;
   }
   template <int width>
-  SINTER_DEVICE static const auto& result(const Place<width>& place) {
-    return place.y;
+  SINTER_DEVICE static const auto& result(const Fragment<width>& fragment) {
+    return fragment.y;
   }
   SINTER_DEVICE static const Stored* source(sinter::Int<0>, const Args& args,
                                             const Coord& c) {
     return args.residual + sinter::locate<Config::ResidualAccess>(c).offset;
   }
-  SINTER_DEVICE static void set_source(sinter::Int<0>, Place<2>& place, unsigned word) {
-    place.residual.set_word(0, word);
+  SINTER_DEVICE static void set_source(sinter::Int<0>, Fragment<2>& fragment, unsigned word) {
+    fragment.residual.set_word(0, word);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_add_relu_fwd_907c59e6(const __grid_constant__ Args args) {
+void sinter_contraction_add_relu_fwd_d86f97eb(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

@@ -49,7 +49,7 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::bf16, width> bias;
   sinter::Pack<sinter::bf16, width> y;
 };
@@ -74,32 +74,32 @@ struct OperandB {
 struct Body {
   using Reductions = sinter::Reductions<>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::BiasAccess>(args.bias, c, fragment.bias);
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
-    const float bias = sinter::get<float>(place.bias, e);
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+    const float bias = sinter::get<float>(fragment.bias, e);
     const float product = acc[0];
     const float sum = sinter::op::Add::apply(product, bias);
     const float y = sinter::op::GeluApproxTanhFwd::apply(sum);
-    sinter::put(place.y, e, y);
+    sinter::put(fragment.y, e, y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
   template <int width>
-  SINTER_DEVICE static void fetch_columns(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
+  SINTER_DEVICE static void fetch_columns(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::BiasAccess>(args.bias, c, fragment.bias);
   }
   static constexpr bool reads_columns = true;
   template <int width>
-  SINTER_DEVICE static const auto& result(const Place<width>& place) {
-    return place.y;
+  SINTER_DEVICE static const auto& result(const Fragment<width>& fragment) {
+    return fragment.y;
   }
   struct TileStore {
     SINTER_DEVICE static void prefetch(const Args& args) { sinter::hopper::prefetch(args.map_result); }
@@ -111,6 +111,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_add_gelu_approx_tanh_fwd_69591b44(const __grid_constant__ Args args) {
+void sinter_contraction_add_gelu_approx_tanh_fwd_c4aeff89(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

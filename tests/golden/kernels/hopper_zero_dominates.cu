@@ -46,7 +46,7 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::f16, width> o;
 };
 struct OperandA {
@@ -85,22 +85,22 @@ struct Body {
   using Reductions = sinter::Reductions<>;
   using Retaken = sinter::contraction::Retaken<sinter::contraction::UnlessZero, ElementB, ElementA>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
     const float o = acc[0];
-    sinter::put(place.o, e, o);
+    sinter::put(fragment.o, e, o);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::OAccess>(args.o, c, place.o);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::OAccess>(args.o, c, fragment.o);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_b912b0e2(const __grid_constant__ Args args) {
+void sinter_contraction_7bbc71e1(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

@@ -23,15 +23,15 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
 };
 struct Body {
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment) {
     const float for_t = sinter::load<Config::ForIncludeEtcPasswdAccess, float>(args.for_include_etc_passwd, c);
     const float while_1 = sinter::load<Config::A1Access, float>(args.a_1, c);
     const float t_9lives = sinter::load<Config::A12Access, float>(args.a1, c);
@@ -40,10 +40,10 @@ struct Body {
     sinter::store<Config::SyncthreadsAccess>(args.syncthreads, c, xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {}
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_add_2d421dd7(const __grid_constant__ Args args) {
+void sinter_add_817eeb3b(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

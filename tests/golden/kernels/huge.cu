@@ -19,30 +19,30 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::i8, width> x;
   sinter::Pack<sinter::i8, width> y;
 };
 struct Body {
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::XAccess>(args.x, c, fragment.x);
   }
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
-    const float x = sinter::get<float>(place.x, e);
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment) {
+    const float x = sinter::get<float>(fragment.x, e);
     const float y = sinter::op::Neg::apply(x);
-    sinter::put(place.y, e, y);
+    sinter::put(fragment.y, e, y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_neg_d0413bec(const __grid_constant__ Args args) {
+void sinter_neg_cba442bf(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

@@ -22,37 +22,37 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::i32, width> int_t;
   sinter::Pack<sinter::bool8, width> mask;
   sinter::Pack<sinter::u8, width> y;
 };
 struct Body {
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::IntTAccess>(args.int_t, c, place.int_t);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::IntTAccess>(args.int_t, c, fragment.int_t);
   }
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
-    const double int_t = sinter::get<double>(place.int_t, e);
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment) {
+    const double int_t = sinter::get<double>(fragment.int_t, e);
     const double limit = args.limit;
     const float column = static_cast<float>(c.at[1] - e) + static_cast<float>(e);
     const double keep = sinter::op::CmpLt::apply(static_cast<double>(column), limit);
     const float keep_bool = static_cast<float>(sinter::convert<sinter::bool8>(keep));
     const double y = sinter::op::BinarySelect::apply(int_t, static_cast<double>(column), static_cast<double>(keep_bool));
-    sinter::put(place.mask, e, keep_bool);
-    sinter::put(place.y, e, y);
+    sinter::put(fragment.mask, e, keep_bool);
+    sinter::put(fragment.y, e, y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::MaskAccess>(args.mask, c, place.mask);
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::MaskAccess>(args.mask, c, fragment.mask);
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_cmp_lt_binary_select_ead04162(const __grid_constant__ Args args) {
+void sinter_cmp_lt_binary_select_74827664(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

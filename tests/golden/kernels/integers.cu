@@ -37,13 +37,13 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::i32, width> y;
 };
 struct OperandA {
   static constexpr bool k_fastest = true, ragged = false, copied = false, joined = false, plain = true;
   static constexpr int width = 8, dim = 2;
-  struct Place {
+  struct Fragment {
     sinter::Pack<sinter::i8, 8, 8> a;
     SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {
       sinter::fetch_part<Config::AAccess, 0, 2097152>(args.a, c, count, a);
@@ -51,14 +51,14 @@ struct OperandA {
     SINTER_DEVICE void shift_to_front() {}
   };
   template <class Number>
-  SINTER_DEVICE static unsigned pair(Number number, const Place& place, int i) {
-    return sinter::contraction::pair(number, place.a, i);
+  SINTER_DEVICE static unsigned pair(Number number, const Fragment& fragment, int i) {
+    return sinter::contraction::pair(number, fragment.a, i);
   }
 };
 struct OperandB {
   static constexpr bool k_fastest = true, ragged = false, copied = false, joined = false, plain = true;
   static constexpr int width = 8, dim = 2;
-  struct Place {
+  struct Fragment {
     sinter::Pack<sinter::i8, 8, 8> b;
     SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {
       sinter::fetch_part<Config::BAccess, 0, 3145728>(args.b, c, count, b);
@@ -66,29 +66,29 @@ struct OperandB {
     SINTER_DEVICE void shift_to_front() {}
   };
   template <class Number>
-  SINTER_DEVICE static unsigned pair(Number number, const Place& place, int i) {
-    return sinter::contraction::pair(number, place.b, i);
+  SINTER_DEVICE static unsigned pair(Number number, const Fragment& fragment, int i) {
+    return sinter::contraction::pair(number, fragment.b, i);
   }
 };
 struct Body {
   using Reductions = sinter::Reductions<>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
     const double y = acc[0];
-    sinter::put(place.y, e, y);
+    sinter::put(fragment.y, e, y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_53f03410(const __grid_constant__ Args args) {
+void sinter_contraction_ffdeb674(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

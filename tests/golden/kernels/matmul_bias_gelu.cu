@@ -40,7 +40,7 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::bf16, width> bias;
   sinter::Pack<sinter::bf16, width> y;
 };
@@ -49,40 +49,40 @@ struct OperandA {
   static constexpr int width = 8, dim = 3;
   using Access = Config::AAccess;
   SINTER_DEVICE static const sinter::bf16* base(const Args& args) { return args.a; }
-  struct Place {};
+  struct Fragment {};
 };
 struct OperandB {
   static constexpr bool k_fastest = false, ragged = false, copied = true, joined = false, plain = false;
   static constexpr int width = 2, dim = 2;
   using Access = Config::BAccess;
   SINTER_DEVICE static const sinter::bf16* base(const Args& args) { return args.b; }
-  struct Place {};
+  struct Fragment {};
 };
 struct Body {
   using Reductions = sinter::Reductions<>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::BiasAccess>(args.bias, c, fragment.bias);
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
     const float product = acc[0];
     const float product_bf16 = sinter::convert<sinter::bf16>(product);
-    const float bias = sinter::get<float>(place.bias, e);
+    const float bias = sinter::get<float>(fragment.bias, e);
     const float sum = sinter::op::Add::apply(product_bf16, bias);
     const float y = sinter::op::GeluApproxTanhFwd::apply(sum);
-    sinter::put(place.y, e, y);
+    sinter::put(fragment.y, e, y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_add_gelu_approx_tanh_fwd_847fee86(const __grid_constant__ Args args) {
+void sinter_contraction_add_gelu_approx_tanh_fwd_e70ccdff(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

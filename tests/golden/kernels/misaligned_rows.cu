@@ -29,7 +29,7 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::ShiftedRow<sinter::bf16, width> x;
   sinter::Same<sinter::f32> scale;
   sinter::ShiftedRow<sinter::bf16, width> bias;
@@ -37,34 +37,34 @@ struct Place {
 };
 struct Body {
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::XAccess>(args.x, c, place.x);
-    sinter::fetch<Config::ScaleAccess>(args.scale, c, place.scale);
-    sinter::fetch<Config::BiasAccess>(args.bias, c, place.bias);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::XAccess>(args.x, c, fragment.x);
+    sinter::fetch<Config::ScaleAccess>(args.scale, c, fragment.scale);
+    sinter::fetch<Config::BiasAccess>(args.bias, c, fragment.bias);
   }
   template <int width>
-  SINTER_DEVICE static void cut(Place<width>& place) {
-    place.x.shift_to_front();
-    place.bias.shift_to_front();
+  SINTER_DEVICE static void cut(Fragment<width>& fragment) {
+    fragment.x.shift_to_front();
+    fragment.bias.shift_to_front();
   }
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
-    const float x = sinter::get<float>(place.x, e);
-    const float scale = sinter::get<float>(place.scale, e);
-    const float bias = sinter::get<float>(place.bias, e);
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment) {
+    const float x = sinter::get<float>(fragment.x, e);
+    const float scale = sinter::get<float>(fragment.scale, e);
+    const float bias = sinter::get<float>(fragment.bias, e);
     const float product = sinter::op::Mul::apply(x, scale);
     const float sum = sinter::op::Add::apply(product, bias);
-    sinter::put(place.y, e, sum);
+    sinter::put(fragment.y, e, sum);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_mul_add_a28e857e(const __grid_constant__ Args args) {
+void sinter_mul_add_d86405d9(const __grid_constant__ Args args) {
   sinter::pointwise::run_misaligned<Config, Body>(args);
 }

@@ -26,7 +26,7 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::f8e4m3, width> x;
   sinter::Pack<sinter::f64, width> d;
   sinter::Pack<sinter::f8e5m2, width> y;
@@ -34,31 +34,31 @@ struct Place {
 };
 struct Body {
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::XAccess>(args.x, c, place.x);
-    sinter::fetch<Config::DAccess>(args.d, c, place.d);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::XAccess>(args.x, c, fragment.x);
+    sinter::fetch<Config::DAccess>(args.d, c, fragment.d);
   }
   template <int width>
-  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Place<width>& place) {
-    const float x = sinter::get<float>(place.x, e);
-    const double d = sinter::get<double>(place.d, e);
+  SINTER_DEVICE static void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment) {
+    const float x = sinter::get<float>(fragment.x, e);
+    const double d = sinter::get<double>(fragment.d, e);
     const float e_t = sinter::op::Exp::apply(x);
     const double sum = sinter::op::AddSquare::apply(static_cast<double>(e_t), d);
     const float sum_f16 = static_cast<float>(sinter::convert<sinter::f16>(sum));
     const float y = sinter::op::SwishFwd::apply(sum_f16, 0x1.b33334p+0f);
-    sinter::put(place.y, e, y);
-    sinter::put(place.wide, e, sum);
+    sinter::put(fragment.y, e, y);
+    sinter::put(fragment.wide, e, sum);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
-    sinter::flush<Config::WideAccess>(args.wide, c, place.wide);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
+    sinter::flush<Config::WideAccess>(args.wide, c, fragment.wide);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_exp_add_square_swish_fwd_1855bbcf(const __grid_constant__ Args args) {
+void sinter_exp_add_square_swish_fwd_4315084e(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

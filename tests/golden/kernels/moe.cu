@@ -40,7 +40,7 @@ struct Args {
 
 using Rows = sinter::GroupedRows<sinter::MoeMode::none, Config::FirstTokenOffsetAccess, Config::FirstTokenOffsetAccess, sinter::i32, sinter::i32>;
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::bf16, width> y;
 };
 struct OperandA {
@@ -48,34 +48,34 @@ struct OperandA {
   static constexpr int width = 8, dim = 3;
   using Access = Config::TokenAccess;
   SINTER_DEVICE static const sinter::bf16* base(const Args& args) { return args.token; }
-  struct Place {};
+  struct Fragment {};
 };
 struct OperandB {
   static constexpr bool k_fastest = false, ragged = false, copied = true, joined = false, plain = false;
   static constexpr int width = 8, dim = 2;
   using Access = Config::WeightAccess;
   SINTER_DEVICE static const sinter::bf16* base(const Args& args) { return args.weight; }
-  struct Place {};
+  struct Fragment {};
 };
 struct Body {
   using Reductions = sinter::Reductions<>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
     const float y = acc[0];
-    sinter::put(place.y, e, y);
+    sinter::put(fragment.y, e, y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_grouped_contraction_7c1f2a9f(const __grid_constant__ Args args) {
+void sinter_grouped_contraction_5924cb5c(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, Rows{args.first_token_offset, args.first_token_offset});
 }

@@ -37,13 +37,13 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::bf16, width> c_t;
 };
 struct OperandA {
   static constexpr bool k_fastest = true, ragged = true, copied = false, joined = false, plain = true;
   static constexpr int width = 8, dim = 2;
-  struct Place {
+  struct Fragment {
     sinter::Shifted<sinter::bf16, 8> a;
     SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {
       sinter::fetch_part<Config::AAccess, 0, 33300>(args.a, c, count, a);
@@ -51,8 +51,8 @@ struct OperandA {
     SINTER_DEVICE void shift_to_front() { a.shift_to_front(); }
   };
   template <class Number>
-  SINTER_DEVICE static unsigned pair(Number number, const Place& place, int i) {
-    return sinter::contraction::pair(number, place.a, i);
+  SINTER_DEVICE static unsigned pair(Number number, const Fragment& fragment, int i) {
+    return sinter::contraction::pair(number, fragment.a, i);
   }
 };
 struct OperandB {
@@ -60,27 +60,27 @@ struct OperandB {
   static constexpr int width = 8, dim = 1;
   using Access = Config::BAccess;
   SINTER_DEVICE static const sinter::bf16* base(const Args& args) { return args.b; }
-  struct Place {};
+  struct Fragment {};
 };
 struct Body {
   using Reductions = sinter::Reductions<>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
     const float c_t = acc[0];
-    sinter::put(place.c_t, e, c_t);
+    sinter::put(fragment.c_t, e, c_t);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::CTAccess>(args.c_t, c, place.c_t);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::CTAccess>(args.c_t, c, fragment.c_t);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_f36cd006(const __grid_constant__ Args args) {
+void sinter_contraction_68f0fefa(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

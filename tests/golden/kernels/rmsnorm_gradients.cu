@@ -58,26 +58,26 @@ struct ColumnAdd0 {
 };
 using ColumnReductions = sinter::Reductions<ColumnAdd0>;
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::bf16, width> x;
   sinter::Pack<sinter::bf16, width> dy;
   sinter::Pack<sinter::bf16, width> width_t;
   sinter::Pack<sinter::bf16, width> dx;
   template <int count>
   struct Ahead {
-    sinter::PacksAhead<decltype(Place::x), count> x;
-    sinter::PacksAhead<decltype(Place::dy), count> dy;
-    SINTER_DEVICE void bring(const Args& args, const Coord& c, int number) {
-      sinter::bring<Config::XAccess>(args.x, c, x, number);
-      sinter::bring<Config::DyAccess>(args.dy, c, dy, number);
+    sinter::PacksAhead<decltype(Fragment::x), count> x;
+    sinter::PacksAhead<decltype(Fragment::dy), count> dy;
+    SINTER_DEVICE void fill(const Args& args, const Coord& c, int number) {
+      sinter::copy_ahead<Config::XAccess>(args.x, c, x, number);
+      sinter::copy_ahead<Config::DyAccess>(args.dy, c, dy, number);
     }
-    SINTER_DEVICE void take(int number, Place& place) const {
-      sinter::take(x, number, place.x);
-      sinter::take(dy, number, place.dy);
+    SINTER_DEVICE void take(int number, Fragment& fragment) const {
+      sinter::take(x, number, fragment.x);
+      sinter::take(dy, number, fragment.dy);
     }
   };
 };
-struct RowPlace {
+struct RowFragment {
   sinter::Same<sinter::f32> inv_variance;
   SINTER_DEVICE void fetch(const Args& args, const Coord& c) {
     sinter::fetch<Config::InvVarianceAccess>(args.inv_variance, c, inv_variance);
@@ -87,7 +87,7 @@ struct Phase0 {
   static constexpr int number = 0;
   static constexpr bool has_elements = true;
   float inv_variance = 0;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowFragment& of_row, const Reductions& reductions) {
     inv_variance = sinter::get<float>(of_row.inv_variance, 0);
   }
   SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {
@@ -95,23 +95,23 @@ struct Phase0 {
     sinter::prefetch<Config::DyAccess>(args.dy, c);
   }
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::XAccess>(args.x, c, place.x);
-    sinter::fetch<Config::DyAccess>(args.dy, c, place.dy);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::XAccess>(args.x, c, fragment.x);
+    sinter::fetch<Config::DyAccess>(args.dy, c, fragment.dy);
   }
   template <int width>
-  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::WidthTAccess>(args.width_t, c, place.width_t);
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::WidthTAccess>(args.width_t, c, fragment.width_t);
   }
   template <int width>
-  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void recompute(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions, ColumnReductions& columns) const {
-    const float x = sinter::get<float>(place.x, e);
-    const float dy = sinter::get<float>(place.dy, e);
-    const float scale = sinter::get<float>(place.width_t, e);
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions, ColumnReductions& columns) const {
+    const float x = sinter::get<float>(fragment.x, e);
+    const float dy = sinter::get<float>(fragment.dy, e);
+    const float scale = sinter::get<float>(fragment.width_t, e);
     const float normal = sinter::op::Mul::apply(x, inv_variance);
     const float scaled = sinter::op::Mul::apply(dy, scale);
     const float both = sinter::op::Mul::apply(scaled, normal);
@@ -120,7 +120,7 @@ struct Phase0 {
     columns.accumulate_product<ColumnAdd0>(dy, normal);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {}
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
 struct Phase1 {
@@ -128,42 +128,42 @@ struct Phase1 {
   static constexpr bool has_elements = true;
   float inv_variance = 0;
   float slope = 0;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowFragment& of_row, const Reductions& reductions) {
     inv_variance = sinter::get<float>(of_row.inv_variance, 0);
     slope = reductions.result<Avg0>();
   }
   SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {}
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::XAccess>(args.x, c, place.x);
-    sinter::fetch<Config::DyAccess>(args.dy, c, place.dy);
-    sinter::fetch<Config::WidthTAccess>(args.width_t, c, place.width_t);
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::XAccess>(args.x, c, fragment.x);
+    sinter::fetch<Config::DyAccess>(args.dy, c, fragment.dy);
+    sinter::fetch<Config::WidthTAccess>(args.width_t, c, fragment.width_t);
   }
   template <int width>
-  SINTER_DEVICE static void recompute(Place<width>& place) {
-    sinter::recompute(place.x);
-    sinter::recompute(place.dy);
-    sinter::recompute(place.width_t);
+  SINTER_DEVICE static void recompute(Fragment<width>& fragment) {
+    sinter::recompute(fragment.x);
+    sinter::recompute(fragment.dy);
+    sinter::recompute(fragment.width_t);
   }
   template <int width>
-  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions, ColumnReductions& columns) const {
-    const float x = sinter::get<float>(place.x, e);
-    const float dy = sinter::get<float>(place.dy, e);
-    const float scale = sinter::get<float>(place.width_t, e);
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions, ColumnReductions& columns) const {
+    const float x = sinter::get<float>(fragment.x, e);
+    const float dy = sinter::get<float>(fragment.dy, e);
+    const float scale = sinter::get<float>(fragment.width_t, e);
     const float normal = sinter::op::Mul::apply(x, inv_variance);
     const float scaled = sinter::op::Mul::apply(dy, scale);
     const float sloped = sinter::op::Mul::apply(normal, slope);
     const float rest = sinter::op::Sub::apply(scaled, sloped);
     const float dx = sinter::op::Mul::apply(rest, inv_variance);
-    sinter::put(place.dx, e, dx);
+    sinter::put(fragment.dx, e, dx);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::DxAccess>(args.dx, c, place.dx);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::DxAccess>(args.dx, c, fragment.dx);
   }
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
@@ -176,8 +176,8 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_reduce_avg_mul_sub_0b28d7f1(const __grid_constant__ Args args) {
-  sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions, Columns> rows(args);
+void sinter_reduce_avg_mul_sub_bfd3b4a5(const __grid_constant__ Args args) {
+  sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions, Columns> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.walk(Phases{});
 }

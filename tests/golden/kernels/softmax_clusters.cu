@@ -47,66 +47,66 @@ struct Add1 {
 };
 using Reductions = sinter::Reductions<Max0, Add1>;
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::bf16, width> x;
   sinter::Pack<sinter::bf16, width> y;
 };
-struct RowPlace { SINTER_DEVICE void fetch(const Args& args, const Coord& c) {} };
+struct RowFragment { SINTER_DEVICE void fetch(const Args& args, const Coord& c) {} };
 struct Phase0 {
   static constexpr int number = 0;
   static constexpr bool has_elements = true;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {}
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowFragment& of_row, const Reductions& reductions) {}
   SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {
     sinter::prefetch<Config::XAccess>(args.x, c);
   }
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::XAccess>(args.x, c, fragment.x);
   }
   template <int width>
-  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void recompute(Place<width>& place) {}
+  SINTER_DEVICE static void recompute(Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
-    const float x = sinter::get<float>(place.x, e);
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions) const {
+    const float x = sinter::get<float>(fragment.x, e);
     reductions.accumulate<Max0>(x);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {}
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
 struct Phase1 {
   static constexpr int number = 1;
   static constexpr bool has_elements = true;
   float top = 0;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowFragment& of_row, const Reductions& reductions) {
     top = reductions.result<Max0>();
   }
   SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {}
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::XAccess>(args.x, c, fragment.x);
   }
   template <int width>
-  SINTER_DEVICE static void recompute(Place<width>& place) {
-    sinter::recompute(place.x);
+  SINTER_DEVICE static void recompute(Fragment<width>& fragment) {
+    sinter::recompute(fragment.x);
   }
   template <int width>
-  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
-    const float x = sinter::get<float>(place.x, e);
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions) const {
+    const float x = sinter::get<float>(fragment.x, e);
     const float shifted = sinter::op::Sub::apply(x, top);
     const float e_t = sinter::op::Exp::apply(shifted);
     reductions.accumulate<Add1>(e_t);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {}
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {}
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
 struct Phase2 {
@@ -116,7 +116,7 @@ struct Phase2 {
   float sum = 0;
   float stats = 0;
   sinter::math::Divisor sum_divisor;
-  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowPlace& of_row, const Reductions& reductions) {
+  SINTER_DEVICE void row(const Args& args, const Coord& c, const RowFragment& of_row, const Reductions& reductions) {
     top = reductions.result<Max0>();
     sum = reductions.result<Add1>();
     sum_divisor = sum;
@@ -125,28 +125,28 @@ struct Phase2 {
   }
   SINTER_DEVICE static void prefetch(const Args& args, const Coord& c) {}
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Place<width>& place) {
-    sinter::fetch<Config::XAccess>(args.x, c, place.x);
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
+    sinter::fetch<Config::XAccess>(args.x, c, fragment.x);
   }
   template <int width>
-  SINTER_DEVICE static void recompute(Place<width>& place) {
-    sinter::recompute(place.x);
+  SINTER_DEVICE static void recompute(Fragment<width>& fragment) {
+    sinter::recompute(fragment.x);
   }
   template <int width>
-  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Place<width>& place, Reductions& reductions) const {
-    const float x = sinter::get<float>(place.x, e);
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions) const {
+    const float x = sinter::get<float>(fragment.x, e);
     const float shifted = sinter::op::Sub::apply(x, top);
     const float e_t = sinter::op::Exp::apply(shifted);
     const float y = sinter::math::divide(e_t, sum_divisor);
-    sinter::put(place.y, e, y);
+    sinter::put(fragment.y, e, y);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::YAccess>(args.y, c, place.y);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::YAccess>(args.y, c, fragment.y);
   }
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {
     sinter::store<Config::StatsAccess>(args.stats, c, stats);
@@ -155,8 +155,8 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2) SINTER_CLUSTER(Config::blocks_per_row)
-void sinter_reduce_max_reduce_add_sub_exp_331bce1e(const __grid_constant__ Args args) {
-  sinter::rowwise::RowsOf<Config, Args, Place<Config::width>, RowPlace, Reductions> rows(args);
+void sinter_reduce_max_reduce_add_sub_exp_303ef956(const __grid_constant__ Args args) {
+  sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();
   rows.run_phase<Phase1>();

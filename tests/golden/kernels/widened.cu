@@ -40,13 +40,13 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::f32, width> c_t;
 };
 struct OperandA {
   static constexpr bool k_fastest = true, ragged = false, copied = false, joined = false, plain = false;
   static constexpr int width = 8, dim = 2;
-  struct Place {
+  struct Fragment {
     sinter::Pack<sinter::f8e4m3, 8, 8> a;
     sinter::Same<sinter::f32> scale;
     SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {
@@ -55,9 +55,9 @@ struct OperandA {
     }
     SINTER_DEVICE void shift_to_front() {}
   };
-  SINTER_DEVICE static float element(const Args& args, const Coord& c, int e, const Place& place) {
-    const float a = sinter::get<float>(place.a, e);
-    const float scale = sinter::get<float>(place.scale, e);
+  SINTER_DEVICE static float element(const Args& args, const Coord& c, int e, const Fragment& fragment) {
+    const float a = sinter::get<float>(fragment.a, e);
+    const float scale = sinter::get<float>(fragment.scale, e);
     const float scaled = sinter::op::Mul::apply(a, scale);
     const float scaled_f16 = sinter::convert<sinter::f16>(scaled);
     return scaled_f16;
@@ -66,7 +66,7 @@ struct OperandA {
 struct OperandB {
   static constexpr bool k_fastest = true, ragged = false, copied = false, joined = false, plain = true;
   static constexpr int width = 8, dim = 2;
-  struct Place {
+  struct Fragment {
     sinter::Pack<sinter::i8, 8, 8> b;
     SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {
       sinter::fetch_part<Config::BAccess, 0, 10240>(args.b, c, count, b);
@@ -74,29 +74,29 @@ struct OperandB {
     SINTER_DEVICE void shift_to_front() {}
   };
   template <class Number>
-  SINTER_DEVICE static unsigned pair(Number number, const Place& place, int i) {
-    return sinter::contraction::pair(number, place.b, i);
+  SINTER_DEVICE static unsigned pair(Number number, const Fragment& fragment, int i) {
+    return sinter::contraction::pair(number, fragment.b, i);
   }
 };
 struct Body {
   using Reductions = sinter::Reductions<>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
     const float c_t = acc[0];
-    sinter::put(place.c_t, e, c_t);
+    sinter::put(fragment.c_t, e, c_t);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::CTAccess>(args.c_t, c, place.c_t);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::CTAccess>(args.c_t, c, fragment.c_t);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_61dcf2ee(const __grid_constant__ Args args) {
+void sinter_contraction_fca49765(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -37,7 +37,7 @@ struct Args {
 };
 
 template <int width>
-struct Place {
+struct Fragment {
   sinter::Pack<sinter::f16, width> o;
 };
 struct OperandA {
@@ -45,14 +45,14 @@ struct OperandA {
   static constexpr int width = 8, dim = 3;
   using Access = Config::PAccess;
   SINTER_DEVICE static const sinter::f16* base(const Args& args) { return args.p; }
-  struct Place {};
+  struct Fragment {};
 };
 struct OperandB {
   static constexpr bool k_fastest = false, ragged = false, copied = true, joined = false, plain = false;
   static constexpr int width = 8, dim = 2;
   using Access = Config::VAccess;
   SINTER_DEVICE static const sinter::f16* base(const Args& args) { return args.v; }
-  struct Place {};
+  struct Fragment {};
 };
 struct ElementA {
   const Args& args;
@@ -72,22 +72,22 @@ struct Body {
   using Reductions = sinter::Reductions<>;
   using Retaken = sinter::contraction::Retaken<sinter::contraction::UnlessZero, ElementA, ElementB>;
   template <int width>
-  using Place = ::Place<width>;
+  using Fragment = ::Fragment<width>;
   template <int width>
-  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Place<width>& place) {}
+  SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Place<width>& place, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
     const float o = acc[0];
-    sinter::put(place.o, e, o);
+    sinter::put(fragment.o, e, o);
   }
   template <int width>
-  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Place<width>& place) {
-    sinter::flush<Config::OAccess>(args.o, c, place.o);
+  SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
+    sinter::flush<Config::OAccess>(args.o, c, fragment.o);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_1052e028(const __grid_constant__ Args args) {
+void sinter_contraction_4dd90a2e(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -1,4 +1,4 @@
-#include "emit/place_text.hpp"
+#include "emit/fragment_text.hpp"
 
 #include "emit/spelling.hpp"
 #include "schedule/gathering.hpp"
@@ -6,7 +6,7 @@
 namespace sinter {
 namespace {
 
-// What the threads of a block have under way to shared memory, inside of struct Place.
+// What the threads of a block have in flight to shared memory, inside of struct Fragment.
 void print_ahead(TextWriter& out, const KernelNames& names, const std::vector<int>& ports) {
   out.line("template <int count>");
   out.open("struct Ahead {{");
@@ -14,17 +14,17 @@ void print_ahead(TextWriter& out, const KernelNames& names, const std::vector<in
     for (int p : ports) line(names.port[static_cast<std::size_t>(p)], p);
   };
   print([&](const std::string& name, int) {
-    out.line("sinter::PacksAhead<decltype(Place::{0}), count> {0};", name);
+    out.line("sinter::PacksAhead<decltype(Fragment::{0}), count> {0};", name);
   });
-  out.open("SINTER_DEVICE void bring(const Args& args, const Coord& c, int number) {{");
+  out.open("SINTER_DEVICE void fill(const Args& args, const Coord& c, int number) {{");
   print([&](const std::string& name, int p) {
-    out.line("sinter::bring<Config::{1}>(args.{0}, c, {0}, number);", name,
+    out.line("sinter::copy_ahead<Config::{1}>(args.{0}, c, {0}, number);", name,
              names.access[static_cast<std::size_t>(p)]);
   });
   out.close("}");
-  out.open("SINTER_DEVICE void take(int number, Place& place) const {{");
+  out.open("SINTER_DEVICE void take(int number, Fragment& fragment) const {{");
   print([&](const std::string& name, int) {
-    out.line("sinter::take({0}, number, place.{0});", name);
+    out.line("sinter::take({0}, number, fragment.{0});", name);
   });
   out.close("}");
   out.close("};");
@@ -53,13 +53,13 @@ void print_statements(TextWriter& out, const BodyText& body, const std::vector<b
 }
 
 // What a thread holds at one place of the domain.
-void print_place(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names,
-                 const BodyText& body) {
+void print_fragment(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names,
+                    const BodyText& body) {
   const KernelSpec& spec = kernel.spec;
   const Packing& packing = *kernel.packing();
   const RowwiseConfig* const rowwise = kernel.rowwise();
   out.line("template <int width>");
-  out.open("struct Place {{");
+  out.open("struct Fragment {{");
   for (std::size_t i = 0; i < spec.ports.size(); ++i) {
     const PortPack& pack = packing.ports[i];
     const auto type = storage_type(spec.ports[i].type);
@@ -89,7 +89,7 @@ void print_place(TextWriter& out, const ScheduledKernel& kernel, const KernelNam
   if (rowwise && rowwise->pipeline_stages > 0) {
     print_ahead(out, names, ports_of_rows(spec, packing));
   } else if (const RowwiseSpec* const rows = spec.as_rowwise(); rows && rows->num_partials > 0) {
-    out.open("SINTER_DEVICE void advance(const Place& next) {{");
+    out.open("SINTER_DEVICE void advance(const Fragment& next) {{");
     for (int p : ports_of_rows(spec, packing))
       out.line("{0} = next.{0};", names.port[static_cast<std::size_t>(p)]);
     out.close("}");
@@ -104,7 +104,7 @@ void print_moves(TextWriter& out, const KernelNames& names, const BodyText& body
   out.line("template <int width>");
   const std::string signature = fmt::format(
       "SINTER_DEVICE static void {}(const Args& args, const Coord& c, "
-      "{}Place<width>& place)",
+      "{}Fragment<width>& fragment)",
       function, constness);
   if (ports.empty() && more.empty()) return out.line("{} {{}}", signature);
   out.open("{} {{", signature);
@@ -117,10 +117,10 @@ void print_moves(TextWriter& out, const KernelNames& names, const BodyText& body
       buffers += fmt::format(", args.{}", names.port[j]);
     }
     if (!accesses.empty())
-      out.line("sinter::fetch_joined(sinter::List<{}>{{}}, c, place.{}{});", accesses,
+      out.line("sinter::fetch_joined(sinter::List<{}>{{}}, c, fragment.{}{});", accesses,
                names.port[i], buffers);
     else
-      out.line("sinter::{}<Config::{}>(args.{}, c, place.{});", verb, names.access[i],
+      out.line("sinter::{}<Config::{}>(args.{}, c, fragment.{});", verb, names.access[i],
                names.port[i], names.port[i]);
   }
   for (const auto& line : more) out.line("{}", line);
@@ -136,10 +136,10 @@ void print_cut(TextWriter& out, const KernelNames& names, const Packing& packing
       shifted.push_back(names.port[i]);
   out.line("template <int width>");
   const std::string signature =
-      fmt::format("SINTER_DEVICE static void {}(Place<width>& place)", function);
+      fmt::format("SINTER_DEVICE static void {}(Fragment<width>& fragment)", function);
   if (shifted.empty()) return out.line("{} {{}}", signature);
   out.open("{} {{", signature);
-  for (const auto& name : shifted) out.line("place.{}.shift_to_front();", name);
+  for (const auto& name : shifted) out.line("fragment.{}.shift_to_front();", name);
   out.close("}");
 }
 
@@ -151,7 +151,8 @@ void print_draws(TextWriter& out, const BodyText& body, const std::vector<int>& 
     out.line("static constexpr bool {} = true;", flag);
     out.line("template <int width>");
     out.open(
-        "SINTER_DEVICE static void {}(const Args& args, const Coord& c, Place<width>& place) {{",
+        "SINTER_DEVICE static void {}(const Args& args, const Coord& c, Fragment<width>& fragment) "
+        "{{",
         function);
     for (int i : drawn) out.line("{};", body.draw(i));
     out.close("}");

@@ -10,9 +10,9 @@ namespace sinter {
 // All live statements in order.
 void print_statements(TextWriter& out, const BodyText& body, const std::vector<bool>& live);
 
-// struct Place.
-void print_place(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names,
-                 const BodyText& body);
+// struct Fragment.
+void print_fragment(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names,
+                    const BodyText& body);
 
 // A function that moves packs between memory and a place: `ports` through `verb`, then `more`
 // lines.

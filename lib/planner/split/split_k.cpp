@@ -1,4 +1,4 @@
-#include "planner/split/depth.hpp"
+#include "planner/split/split_k.hpp"
 
 #include <fmt/format.h>
 
@@ -33,7 +33,7 @@ int first_k(const KernelSpec& c) { return c.contraction().first_k(); }
 std::int64_t results_of(const KernelSpec& c) { return count(c.extent, 0, first_k(c)); }
 std::int64_t depth_of(const KernelSpec& c) { return count(c.extent, first_k(c), c.extent.size()); }
 
-bool divisible(const KernelSpec& c) {
+bool has_divisible_k(const KernelSpec& c) {
   const ContractionSpec* const space = c.as_contraction();
   if (!space || space->k() == 0 || space->rows.on || space->products.size() > 1 ||
       !c.columns.empty() || reads_joined_indices(c))
@@ -168,7 +168,7 @@ DepthParts choose_image_parts(const KernelSpec& c, ImageParts how, const Schedul
                               const PlanContext& context) {
   const std::int64_t images = images_of(c);
   DepthParts best;
-  if (how == ImageParts::whole || images == 0 || !divisible(c)) return best;
+  if (how == ImageParts::whole || images == 0 || !has_divisible_k(c)) return best;
   Temporaries none(0);
   for (std::int64_t n = 1; n <= std::min(images, kMostImageParts); ++n) {
     if (images % n != 0 || (n > 1 && how == ImageParts::one)) continue;
@@ -205,7 +205,7 @@ ScheduledKernel schedule_of_images(const KernelSpec& c, std::int64_t images,
 // The same in plans of a class for which was decided by so many images.
 DepthParts cut_images_as(const KernelSpec& c, std::int64_t images, ImageParts how,
                          const PlanContext& context) {
-  if (images_of(c) == 0 || !divisible(c)) return {};
+  if (images_of(c) == 0 || !has_divisible_k(c)) return {};
   const ScheduledKernel as = schedule_of_images(c, images, context);
   return choose_image_parts(c, how, &as, context);
 }
@@ -246,7 +246,7 @@ DepthParts choose_depth_parts(const KernelSpec& c, const PlanContext& context, b
   const ScheduledKernel one = schedule_kernel(c, context);
   const double whole = one.microseconds;
   DepthParts best{{}, whole, whole, one.wgmma() != nullptr};
-  if (!divisible(c)) return best;
+  if (!has_divisible_k(c)) return best;
   const std::int64_t results = results_of(c), depth = depth_of(c);
   // With so many parts there are a few tiles for every SM; of integers, short sums fit
   // the 32 bits of tensor cores where long ones may not.
