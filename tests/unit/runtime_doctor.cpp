@@ -85,7 +85,7 @@ TEST_CASE("[child] the doctor lists the devices", "[.fake_gpu]") {
   CHECK(r.gpus[1].multiprocessors == 132);
   CHECK(r.driver.version == "13.0");
   CHECK(says(r.driver.path, "libsinter_fake_driver"));
-  CHECK(says(doctor_text(r), "8 GiB, 132 multiprocessors"));
+  CHECK(says(doctor_text(r), "8 GiB, 132 SMs"));
   if (r.nvrtc.problem.empty()) {
     CHECK(r.trial.problem.empty());
     CHECK(r.trial.milliseconds > 0);
