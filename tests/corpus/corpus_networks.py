@@ -426,3 +426,21 @@ def post_norm_block():
 
 
 post_norm_block()
+
+
+def points():
+    """PointNet's end: a 1 x 1 convolution and the largest of each image's points; a mean beside it."""
+    for name, of in (("points_max", "max"), ("points_mean_first", "avg")):
+        g = Graph(f"convolution_{name}", "bf16")
+        stride = {"stride": [64 * 300, 1, 64 * 300, 64]} if of == "max" else {}
+        g.tensor("x", [3, 64, 1, 300], **stride)
+        g.tensor("w", [72, 64, 1, 1])
+        g.tensor("bias", [1, 72, 1, 1])
+        g.conv("x", "w", "c")
+        g.pointwise("add", "biased", "c", "bias")
+        g.pointwise("relu_fwd", "active", "biased")
+        g.reduction(of, "active", "y", [3, 72, 1, 1])
+        g.output("y")
+
+
+points()

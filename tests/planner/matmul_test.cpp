@@ -196,6 +196,21 @@ TEST_CASE("totals of the result are part of the kernel and finished by small one
   }
 }
 
+TEST_CASE("the largest of each image's points is part of the kernel of a 1 x 1 convolution") {
+  for (const bool last : {true, false}) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const Dims strides = last ? Dims{16 * 300, 1, 16 * 300, 16} : Dims{};
+    const auto x = g->tensor({.name = "x", .dim = {3, 16, 1, 300}, .stride = strides}),
+               w = g->tensor({.name = "w", .dim = {40, 16, 1, 1}});
+    const auto y = relu(conv_fprop(x, w, ConvAttributes{}));
+    g->output(reduction(y, ReductionMode::max, {3, 40, 1, 1}), "points", {.data_type = f32});
+    const auto p = for_sm_90a(*g);
+    CHECK(p.kernels[0].columns.size() == 1);
+    CHECK(p.kernels.size() == 2);
+    check_values(*g);
+  }
+}
+
 TEST_CASE("totals of a matmul whose operands are written first") {
   for (const bool quantised : {false, true}) {
     auto g = Shared<Graph>::make(GraphOptions{.io = bf16});

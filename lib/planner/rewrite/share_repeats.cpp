@@ -155,7 +155,11 @@ TensorId shown_once(MovedViews& views, const Shared& s) {
   };
   TensorId t = s.repeated.x;
   const Dims& once = s.repeated.dim;
-  t = seen(t, {OpKind::reshape, ReshapeAttributes{once}, g[t].dim, once}, g.producer(s.t));
+  const Node* const shaped = g.made_by(t, OpKind::reshape);
+  if (shaped && g[shaped->inputs[0]].dim == once && shows_same(g, t, shaped->inputs[0]))
+    t = shaped->inputs[0];
+  else
+    t = seen(t, {OpKind::reshape, ReshapeAttributes{once}, g[t].dim, once}, g.producer(s.t));
   int axis = s.repeated.axis;
   for (NodeId n : s.views) {
     View v = views.of_node(n);

@@ -110,7 +110,7 @@ Coordinate window(Coordinate c, std::int64_t divisor, std::int64_t extent, const
   return c;
 }
 
-Space conv_space(const Graph& g, const Node& n) {
+Space conv_space(const Graph& g, const Node& n, const Cuts& cuts) {
   Space s;
   s.c = n.outputs[0];
   const bool fprop = n.op == OpKind::conv_fprop, dgrad = n.op == OpKind::conv_dgrad;
@@ -138,7 +138,7 @@ Space conv_space(const Graph& g, const Node& n) {
     for (int i = 0; i < geo.spatial; ++i) list.push_back(s.add_k(dim[i + 2], what));
   };
   if (fprop) {
-    image = s.add(s.m, yd[0]);
+    image = s.add(cuts.images_apart ? s.batch : s.m, yd[0]);
     add_spatial(s.m, yd, moving);
     out_channel = s.add(s.n, kg);
     in_channel = s.add_k(cg, KIndex::channels);
@@ -204,7 +204,7 @@ Space moe_space(const Graph& g, const Node& n, const Cuts& cuts) {
 
 ContractionSpace contraction_space(const Graph& g, const Node& n, const ContractionCuts& cuts) {
   if (n.op == OpKind::matmul) return matmul_space(g, n, cuts);
-  return n.op == OpKind::moe_grouped_matmul ? moe_space(g, n, cuts) : conv_space(g, n);
+  return n.op == OpKind::moe_grouped_matmul ? moe_space(g, n, cuts) : conv_space(g, n, cuts);
 }
 
 }  // namespace sinter

@@ -12,6 +12,7 @@ namespace sinter {
 // What indices are cut into; 0: nothing.
 struct ContractionCuts {
   std::int64_t m = 0, n = 0, k = 0;
+  bool images_apart = false;  // of a convolution: a batch, and no rows
 };
 
 // The iteration space of a contraction: extents of batch, m, n, k indices in this order, and for

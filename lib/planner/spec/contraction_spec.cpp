@@ -9,6 +9,7 @@
 #include "planner/spec/contraction_space.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/spec/scales.hpp"
+#include "sinter/ops/shapes_contraction.hpp"
 
 namespace sinter {
 namespace {
@@ -224,6 +225,31 @@ Refusal product_refuses(const FusionState& state, const std::vector<NodeId>& nod
   return {};
 }
 
+namespace {
+
+// Whether a reduction keeps the images of a convolution of 1 x 1 filters, and nothing else of their
+// pixels (the largest of each image's points): images are a batch then, each with its own rows, of
+// which it has enough for whole tiles.
+bool keeps_images(const Graph& g, const Node& convolution, const Node& reduction) {
+  if (convolution.op != OpKind::conv_fprop || reduction.op != OpKind::reduction) return false;
+  constexpr std::int64_t kLeastRows = 256;
+  const Dims &x = g[convolution.inputs[0]].dim, &y = g[convolution.outputs[0]].dim,
+             &to = g[reduction.outputs[0]].dim;
+  const shapes::ConvGeometry geo =
+      shapes::conv_geometry(*std::get_if<ConvAttributes>(&convolution.attributes), x.size());
+  std::int64_t rows = 1;
+  bool plain =
+      geo.groups == 1 && to.size() == y.size() && to[0] == y[0] && to[1] == y[1] && y[0] > 1;
+  for (int i = 2; i < y.size() && plain; ++i) {
+    rows *= y[i];
+    plain = g[convolution.inputs[1]].dim[i] == 1 && geo.stride[i - 2] == 1 && y[i] == x[i] &&
+            geo.pre[i - 2] == 0 && to[i] == 1;
+  }
+  return plain && rows >= kLeastRows;
+}
+
+}  // namespace
+
 Refusal reduction_refuses(const FusionState& state, const std::vector<NodeId>& nodes,
                           NodeId contraction, NodeId reduction) {
   const Graph& g = state.graph();
@@ -233,7 +259,14 @@ Refusal reduction_refuses(const FusionState& state, const std::vector<NodeId>& n
   if (n.op == OpKind::moe_grouped_matmul) return "rows of a grouped matmul are renumbered";
   if (count(from) == 0) return "there are no results";
   if (from != g[n.outputs[0]].dim) return "it runs over other dims than the result's";
-  const ContractionSpace s = contraction_space(g, n);
+  ContractionCuts cuts;
+  cuts.images_apart = keeps_images(g, n, state.node(reduction));
+  // All reductions of a kernel run over the same rows.
+  for (NodeId other : nodes)
+    if (other != reduction && state.node(other).op == OpKind::reduction &&
+        keeps_images(g, n, state.node(other)) != cuts.images_apart)
+      return "the kernel's other reductions run over other rows";
+  const ContractionSpace s = contraction_space(g, n, cuts);
   // An index is reduced where its axis is; axes of extent 1 are either.
   std::vector<int> reduced(static_cast<std::size_t>(s.extent.size()), -1);
   for (int axis = 0; axis < from.size(); ++axis)
@@ -281,6 +314,7 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
       cuts.k = std::max(cuts.k, blocks.k);
       (port == 0 ? cuts.m : cuts.n) = std::max(port == 0 ? cuts.m : cuts.n, blocks.row);
     }
+  for (NodeId m : nodes) cuts.images_apart |= keeps_images(g, n, state.node(m));
   const ContractionSpace space = contraction_space(g, n, cuts);
   KernelSpec spec;
   spec.family = ContractionSpec{};
