@@ -67,9 +67,8 @@ attention("lowest_chunk", b=3, h=8, hk=2, sq=130, skv=200, d=32, seen="diagonal"
 attention("large_unseen_rows", sq=140, skv=60, seen="bottom_right", hidden=-2e10, io="f16", narrow=False)
 attention("lowest_unseen_rows", sq=140, skv=60, seen="bottom_right", hidden=-3.3e38)
 # Keys divided among CTAs: one consumer of few rows, two consumers with rows that see no keys of some blocks.
-attention("divided", b=2, h=4, hk=2, sq=3, skv=600, seen="bottom_right", stats=True)
-attention("divided_chunk", h=1, sq=130, skv=900, d=128, dv=96, seen="bottom_right", stats=True, io="f16")
-attention("divided_lowest", h=1, sq=70, skv=400, d=128, seen="diagonal", hidden=-3.3e38)
+attention("divided_chunk", h=1, sq=130, skv=900, d=64, dv=48, seen="bottom_right", stats=True, io="f16")
+attention("divided_lowest", h=2, sq=70, skv=500, d=32, seen="diagonal", hidden=-3.3e38)
 # As eager models compute: each step rounded.
 attention("eager", b=2, h=6, hk=2, sq=70, skv=130, rounds_scores=True, mask="bf16", layout="bshd")
 attention("eager_causal", h=3, sq=90, d=128, io="f16", rounds_scores=True, seen="diagonal")

@@ -364,6 +364,25 @@ TEST_CASE("weights of 16 bits are rounded behind the softmax's division") {
     CHECK(for_sm_90a(*by_hand(c, unmasked)).kernels.size() > 1);
 }
 
+TEST_CASE("blocks of a cluster divide the keys of two walks of several consumers") {
+  for (const std::int64_t d : {64, 128}) {
+    INFO("heads of " << d);
+    const Shape shape{.b = 1, .h = 8, .hk = 8, .sq = 128, .skv = 8192, .d = d, .dv = d};
+    auto g = by_hand({.shape = shape, .of_weights = bf16}, unmasked);
+    const auto p = for_sm_90a(*g);
+    REQUIRE(is_one(p));
+    const auto kernel = schedule_kernel(p.kernels[0], {device_model("sm_90a"), Tuning{}});
+    const AttentionConfig& e = *kernel.attention();
+    CHECK(e.key_blocks > 1);
+    CHECK(e.consumers == 2);
+    CHECK(e.alternating == 1);
+    CHECK(e.part_rows == 64);
+    // What a CTA starts with.
+    CHECK(e.producer_registers + e.consumers * e.consumer_registers <=
+          (e.consumers + 1) * (65536 / e.threads / 8 * 8));
+  }
+}
+
 TEST_CASE("weights that are no multiple of the softmax are kernels of their own") {
   using Weight = Tensor (*)(Tensor);
   const Weight multiples[] = {[](Tensor p) { return -p / 3.0; },

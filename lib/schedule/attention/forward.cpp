@@ -233,7 +233,9 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
 // blocks as take the least time, while all clusters run at once. Two warpgroups take the tiles of a
 // block in turns where it has so many that one would be late; not those of two walks, of which the
 // second begins with the tile that the first one began with, whichever the last one was. These have
-// no other way to divide keys, so that tiles of several consumers have clusters, too. (On an H200,
+// no other way to divide keys, so that tiles of several consumers have clusters; those of one do
+// not: kernels of their own are faster (h32 of 8, d128, one query, 4096 keys 11.9 us and 13.1 in
+// clusters, 16 queries, 8192 keys 28.3 both; b2 h16 d64, 2048 keys 9.2 and 12.3). (On an H200,
 // h32 of 8, d128, us, two warpgroups and one: b4, 8192 keys, 2 blocks 34.0 and 37.9; 1024 keys 7.9
 // and 8.4; b1, 8 blocks, 1024 keys 5.1 and 4.8, 2048 keys 7.6 and 7.2.) Wider heads take longer
 // than in parts (d256, b1, 8192 keys: 29.8 us by 8 blocks, 21.9 in parts).
@@ -244,7 +246,7 @@ void choose_key_blocks(const KernelSpec& spec, double items, const DeviceModel& 
   if (std::max(spec.extent[AttentionSpec::d], spec.extent[AttentionSpec::e]) > kWidestDivided)
     return;
   const bool twice = rounds_divided(a.weight);
-  if (!device.has_clusters || e.wide || (e.consumers > 1 && !twice) || a.splits > 1 ||
+  if (!device.has_clusters || e.wide || (e.consumers > 1) != twice || a.splits > 1 ||
       a.parts >= 0 || a.sequences.count > 0)
     return;
   AttentionConfig best = e;
@@ -261,9 +263,9 @@ void choose_key_blocks(const KernelSpec& spec, double items, const DeviceModel& 
       continue;
     divided.part_rows = static_cast<int>(std::min<std::int64_t>(rows_of(spec), kConsumerRows));
     if (!has_room_for_parts(divided, spec)) continue;
-    // With fewer, its one thread spilled two. Of two consumers they are taken from these: there are
-    // no more.
-    if (twice && e.consumers <= 2) {
+    // With fewer, its one thread spilled two. They are taken from the consumers': there are no
+    // more.
+    if (twice && e.consumers == 2) {
       divided.producer_registers = 40;
       divided.consumer_registers = 232;
     }
