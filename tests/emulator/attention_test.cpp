@@ -276,5 +276,31 @@ TEST_CASE("attention passes over tiles of keys: the emulator finds what is left 
   }
 }
 
+// Of two walks, blocks of a cluster tell each other what the first one found.
+TEST_CASE("keys of two walks divided in a cluster: the emulator finds what is left out") {
+  Graph g({.name = "attention", .io = bf16, .intermediate = f32});
+  const auto tensor = [&](const char* name, std::int64_t rows) {
+    return g.tensor({.name = name, .dim = {1, 1, rows, 32}});
+  };
+  const Tensor p = softmax(matmul(tensor("q", 65), transpose(tensor("k", 400), {0, 1, 3, 2}))).y;
+  g.edit(p.id()).data_type = bf16;
+  g.output(matmul(p, tensor("v", 400)), "o");
+  const auto plan = make_plan(g, {.architecture = "sm_90a"}, {}, nullptr);
+  REQUIRE(plan);
+  REQUIRE(plan->kernels() == 1);
+  CHECK(plan->data().kernels[0].source.find("key_blocks") != std::string::npos);
+  const auto run = [&](const Edit& edit) {
+    GraphCase c(g, Fill::normal, 3);
+    c.clear_outputs();
+    const Status ran = edit.file.empty() ? emulate(*plan, c) : emulate(*plan, c, edit);
+    return ran ? c.judge().first_wrong : ran.error().message();
+  };
+  CHECK(run({}) == "");
+  // Each block divides by the sums of its own keys, or adds sums as if all had one largest score.
+  constexpr const char* kCluster = "sinter/device/family/attention_forward_cluster.cuh";
+  CHECK(run({kCluster, "softmax.total[r] = writes ? total : 0.0f;", ""}) != "");
+  CHECK(run({kCluster, "of_block[b].x == largest\n", "true\n"}) != "");
+}
+
 }  // namespace
 }  // namespace sinter::test
