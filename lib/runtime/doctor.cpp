@@ -139,9 +139,8 @@ std::string doctor_text(const DoctorReport& r) {
   std::string s = fmt::format("sinter    {}\n", r.version);
   print_library(s, "driver", r.driver);
   for (const auto& g : r.gpus) {
-    s += fmt::format("{:<10}{}, {}, {:.0f} GiB, {} SMs\n",
-                     fmt::format("GPU {}", g.ordinal), g.name, g.target,
-                     static_cast<double>(g.memory_bytes) / (1 << 30), g.multiprocessors);
+    s += fmt::format("{:<10}{}, {}, {:.0f} GiB, {} SMs\n", fmt::format("GPU {}", g.ordinal), g.name,
+                     g.target, static_cast<double>(g.memory_bytes) / (1 << 30), g.multiprocessors);
     if (!g.problem.empty()) s += fmt::format("{:<10}{}\n", "", g.problem);
   }
   print_library(s, "NVRTC", r.nvrtc);

@@ -117,8 +117,8 @@ struct Bands {
   // Clocks in which an SM with `ctas` thread blocks makes a step of each. Instructions, roughly,
   // reckoned and not measured; a warp's multiplications hide behind other warps' instructions.
   double clocks(double ctas, int width, int cost) const {
-    constexpr double kCopy = 6, kFixed = 40, kPack = 20, kResult = 3, kMma = 6,
-                     kBarrier = 150, kIssued = 0.9;
+    constexpr double kCopy = 6, kFixed = 40, kPack = 20, kResult = 3, kMma = 6, kBarrier = 150,
+                     kIssued = 0.9;
     const double code = (boxed ? 0 : kCopy * copies() * advance) +
                         chunks * (advance * (8 + 4.0 * each) + each * taps) + 8 +
                         4.0 * each / width * (kPack + (kResult + cost) * width) + kFixed,
