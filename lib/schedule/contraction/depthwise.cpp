@@ -302,9 +302,9 @@ std::optional<DepthwisePlan> plan_as(const KernelSpec& given, bool groups,
     // Few taps leave ordinary cores idle, too, and tensor cores' kernels move more through shared
     // memory, which their estimates know little of. (On an H100, ordinary and tensor cores: 128 x
     // 144 x 56 x 56, 3 x 3 101 and 98 to 126 us, its filter gradient 99 and 108 to 132; 64 x 384 x
-    // 28 x 28, 7 x 7 106 and 39, its filter gradient 80 and 49.) Of one dim the estimates are
-    // right: 16 x 512 x 1500, 9 taps on an H200 21 and 14 us, 4 x 2048 x 4096, 4 taps 38 to 41
-    // both.
+    // 28 x 28, 7 x 7 106 and 39, its filter gradient 80 and 49.) Of one dim on an H200: 16 x 512 x
+    // 1500, 9 taps 20.0 and 14.3 us, 4 x 2048 x 4096, 4 taps 38.4 and 39.0.
+    constexpr int kFewestOfLine = 8;
     constexpr int kFewestTaps = 25;
     // Of single channels as groups, as long as few lanes of a line have none: 144 channels, 3 x 3,
     // on an H200 78 us in lines of 64 channels, 74 on ordinary cores; 66 in lines of
@@ -313,7 +313,8 @@ std::optional<DepthwisePlan> plan_as(const KernelSpec& given, bool groups,
     auto units = one_dim ? std::nullopt : plan_units_gradient(spec, e, memory, device);
     const double width = units ? 8.0 * units->lanes : 1,
                  all_lanes = std::ceil(static_cast<double>(channels) / width) * width;
-    const bool enough = one_dim || taps_of(spec, e.down) * taps_of(spec, e.across) >= kFewestTaps,
+    const bool enough = taps_of(spec, e.down) * taps_of(spec, e.across) >=
+                        (one_dim ? kFewestOfLine : kFewestTaps),
                few_empty = all_lanes <= kMostLanes * static_cast<double>(channels);
     // `name`: by which a test asks for it.
     const auto consider = [&](std::optional<DepthwiseConfig> other, std::string_view name,
@@ -322,9 +323,7 @@ std::optional<DepthwisePlan> plan_as(const KernelSpec& given, bool groups,
       if (other && (device.depthwise.empty() ? faster : device.depthwise == name))
         best = std::move(other);
     };
-    DepthwiseConfig walked = e;
-    if (one_dim) std::swap(walked.down, walked.across);
-    consider(plan_depthwise_rows(spec, walked, memory, device), "rows", true);
+    if (!one_dim) consider(plan_depthwise_rows(spec, e, memory, device), "rows", true);
     if (mma && units && device.depthwise == "mma" && mma->microseconds <= units->microseconds)
       units.reset();
     consider(std::move(mma), "mma", enough);

@@ -36,8 +36,8 @@ bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOper
     map.stride.push_back(stride * bytes);
   };
   for (const ImageDim* d : {&across, &down})
-    if (d->pixel_index < 0)  // one, wherever the next would lie
-      add(1, map.stride.empty() ? map.dim.back() : map.dim.back() * map.stride.back() / bytes);
+    if (d->pixel_index < 0)  // one row, wherever the next one would lie
+      add(1, map.dim.back() * map.stride.back() / bytes);
     else if (image)
       add(d->extent, d->stride);
     else

@@ -77,21 +77,19 @@ std::optional<DepthwiseConfig> plan_depthwise_rows(const KernelSpec& spec,
     return {};
   DepthwiseConfig e = parts;
   const ContractionSpec& c = spec.contraction();
-  const bool one_dim = line.pixel_index < 0;
-  const double planes = elements(spec.extent, 0, e.channel) *
-                        elements(spec.extent, c.first_m(), c.first_n() - (one_dim ? 1 : 2));
+  const double planes =
+      elements(spec.extent, 0, e.channel) * elements(spec.extent, c.first_m(), c.first_n() - 2);
   if (!set_map(spec, e, e.image) || e.image.counted.size() != 1 ||
       static_cast<double>(spec.extent[e.image.counted[0]]) != planes)
     return {};
   const double channels = static_cast<double>(spec.extent[e.channel]);
   const int results_down = static_cast<int>(spec.extent[down.pixel_index]),
-            results_across = one_dim ? 1 : static_cast<int>(spec.extent[line.pixel_index]);
+            results_across = static_cast<int>(spec.extent[line.pixel_index]);
   if (channels * planes * results_down * results_across == 0) return {};
   const int cost = element_cost(spec, spec.body);
   std::optional<double> least;
   DepthwiseConfig best;
 
-  const double most_parts = one_dim ? 128 : 8;  // of a walk
   // The shapes of one kind of walk, with as many stages as keep memory busy.
   const auto consider = [&](const Block& s, double strips) {
     if (s.registers() > kMostRegisters || s.products > kMostProducts || s.line > tma::kMostBox ||
@@ -107,7 +105,7 @@ std::optional<DepthwiseConfig> plan_depthwise_rows(const KernelSpec& spec,
       const double ctas = std::max(
           1.0, std::min(by_registers,
                         std::floor(device.shared_per_sm / (shared + device.shared_reserved))));
-      for (double part = 1; part <= most_parts && part <= blocks_down; part *= 2) {
+      for (double part = 1; part <= 8 && part <= blocks_down; part *= 2) {
         const double run = std::ceil(blocks_down / part),
                      grid = blocks * strips * groups * std::ceil(blocks_down / run);
         if (grid >= 0x1p31) continue;
@@ -165,10 +163,9 @@ std::optional<DepthwiseConfig> plan_depthwise_rows(const KernelSpec& spec,
   };
   const int pairs = static_cast<int>((channels + kEach - 1) / kEach),
             phases = static_cast<int>(down.divisor),
-            most_rows = one_dim ? 8 * phases : 0,  // a row has one pixel
-      // Steps of two rows of the image, at the least: 128 x 144 x 56 x 56, 3 x 3 79 us with
-      // two, 88 with one, its image gradient of stride 2 47 and 53.
-      least_rows = advance_of(down, phases) > 1 ? phases : 2 * phases;
+            // Steps of two rows of the image, at the least: 128 x 144 x 56 x 56, 3 x 3 79 us with
+            // two, 88 with one, its image gradient of stride 2 47 and 53.
+      rows = advance_of(down, phases) > 1 ? phases : 2 * phases;
   for (int blocks = (pairs + kMostLanes - 1) / kMostLanes;; ++blocks) {
     // 32 bytes or a multiple: of smaller pieces of a result the cache writes others' half. (36
     // lanes: 108 us where 24 take 71.)
@@ -180,9 +177,8 @@ std::optional<DepthwiseConfig> plan_depthwise_rows(const KernelSpec& spec,
       const int across = (results_across + columns - 1) / columns;
       const int strips = (across * lanes + kMostWorkers - 1) / kMostWorkers;
       for (int together = 1; together <= kMostPlanes && together <= planes; together *= 2)
-        for (int rows = least_rows; rows <= std::max(least_rows, most_rows); rows *= 2)
-          consider(Block(spec, e, rows, columns, lanes, (across + strips - 1) / strips, together),
-                   strips);
+        consider(Block(spec, e, rows, columns, lanes, (across + strips - 1) / strips, together),
+                 strips);
     }
     if (lanes <= 16) break;
   }
