@@ -43,6 +43,7 @@ Engine::Engine(const Graph& graph, const HostPointers& memory, bool judging)
   alias_.resize(n);
   target_.resize(n);
   readers_.resize(n);
+  flushed_ = exponentials_of_attention();
   for (std::size_t i = 0; i < n; ++i) {
     const auto& t = graph.tensors()[i];
     if (!graph.is_known(static_cast<TensorId>(i))) continue;
@@ -199,6 +200,30 @@ std::uint64_t Engine::raw_integer(TensorId tensor) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(v.element(zero).value));
 }
 
+// Exponentials of which an attention's weights, or the gradients of scores, are made in f32. Its
+// kernels make them with one instruction, which gives zeros for results below the normal numbers.
+std::vector<bool> Engine::exponentials_of_attention() const {
+  std::vector<bool> seen(graph_.tensors().size()), found(seen.size());
+  std::vector<TensorId> left;
+  for (const Node& n : graph_.nodes())
+    if (const auto* const m = std::get_if<MatmulAttributes>(&n.attributes); m && m->of_attention)
+      left.push_back(n.inputs[0]);
+  while (!left.empty()) {
+    const TensorId t = left.back();
+    left.pop_back();
+    const NodeId p = t >= 0 ? graph_[t].producer : -1;
+    if (p < 0 || seen[index(t)]) continue;
+    seen[index(t)] = true;
+    const Node& n = graph_.nodes()[static_cast<std::size_t>(p)];
+    const auto* const pointwise = std::get_if<PointwiseAttributes>(&n.attributes);
+    if (pointwise && pointwise->mode == PointwiseMode::exp)
+      found[index(t)] = graph_.arithmetic(n) == f32;
+    else if (pointwise || n.op == OpKind::transpose || n.op == OpKind::reshape)
+      left.insert(left.end(), n.inputs.begin(), n.inputs.end());
+  }
+  return found;
+}
+
 Job Engine::make_job(const Node& node, int port, const Box& box) {
   Job job;
   job.graph = &graph_;
@@ -209,6 +234,7 @@ Job Engine::make_job(const Node& node, int port, const Box& box) {
   job.arithmetic = graph_.arithmetic(node);
   job.precision = precision_of(job.arithmetic);
   job.judging = judging_;
+  job.flushes = judging_ && flushed_[index(node.outputs[static_cast<std::size_t>(port)])];
   std::vector<Box> needed;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     Operand operand;

@@ -1,5 +1,7 @@
 // Pointwise operations: operands are gathered a run at a time, so that neither the mode nor the
 // operands' types are looked at once an element.
+#include <limits>
+
 #include "reference/apply.hpp"
 #include "reference/job.hpp"
 
@@ -51,6 +53,9 @@ void run_formula(const Job& job, std::int64_t begin, std::int64_t end, double* v
                    for (int k = 0; k < Formula::arity; ++k)
                      operands[k] = make<T>(lines[k].v[j], lines[k].e.empty() ? 0 : lines[k].e[j]);
                    put(apply<Formula>(operands, params), pv + i, pe ? pe + i : nullptr);
+                   // Zero is allowed, and no more than that.
+                   if (pe && job.flushes && pv[i] - pe[i] < std::numeric_limits<float>::min())
+                     pe[i] = std::fmax(pe[i], pv[i]);
                  }
                }
              });

@@ -52,6 +52,7 @@ struct Job {
   std::int64_t tensor_core_depth = 16;  // products that one step of them sums
   // The error of tensor cores, in units of round-off, that does not grow with the terms.
   double tensor_core_floor = 8;
+  bool flushes = false;                // exp: a result below the normal numbers may be zero
   std::uint64_t seed = 0, offset = 0;  // rng
   std::vector<MoeRow> rows;            // moe: by row of the box
 
