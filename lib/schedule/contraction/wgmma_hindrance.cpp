@@ -39,8 +39,20 @@ double hindrance_of_matmul(const TileProblem& p, const Tile& t) {
   if (uneven && t.cluster_n > 1) return factor * kUnevenA;
   if (uneven && t.split > 1) return factor * kUnevenParts;
   const double shorter = std::min(p.rows, p.columns);
-  if (p.batches != 1 || shorter <= kInstructionRows || shorter > kMedium) return factor;
+  if (p.batches != 1 || shorter > kMedium) return factor;
   const bool short_rows = p.rows < p.columns;
+  // Few rows whose tiles read a large long side more than once: it streams from memory, and SMs get
+  // no more of it from the second-level cache than about the rate of that. (33, 48 and 64 x 4096 x
+  // 14336 of bf16 on an H200: 48.3, 46.5, 40.9 us in tiles of 32 of the short
+  // side, 30.6, 30.9, 31.6 in those of 64 that split k; 33 and 64 x 4096 x 4096: 15.4
+  // and 14.4, 10.9 and 11.8. By the estimates they are within 1 %. A small one is over before that
+  // matters: 33 x 1024 x 4096 5.8.)
+  constexpr double kReadAgain = 1.25, kLarge = 1 << 25;  // bytes
+  if (shorter <= kInstructionRows) {
+    const bool large = std::max(p.rows, p.columns) * p.depth * p.bytes >= kLarge;
+    const int whole = short_rows ? t.m * t.cluster_m : t.n * t.cluster_n;
+    return factor * (large && whole < shorter ? kReadAgain : 1);
+  }
   // Blocks of which each reads a part of the long side that nobody else does wait for nobody. (200
   // x 14336 x 4096 of bf16 on an H200: 45.8 us in tiles of 128 of the long side and 208, 47.9 in
   // pairs of 128 x 224 that share 224 of the long side. 96 x 7168 x 7168 of f8e4m3: 17.1 us in
