@@ -348,7 +348,9 @@ TEST_CASE("attention backward's kernels give what the expansion gives") {
         .gradients = DataType::f32},
         Attention{.queries = 20, .keys = 17, .d = 13, .dv = 9, .wanted = "v"},
         Attention{
-            .queries = 20, .keys = 300, .d = 16, .dv = 8, .attributes = {.deterministic = true}}}) {
+            .queries = 20, .keys = 300, .d = 16, .dv = 8, .attributes = {.deterministic = true}},
+        Attention{
+            .queries = 20, .keys = 17, .d = 0, .dv = 8, .attributes = {.deterministic = true}}}) {
     const auto made = graph_of(a);
     Graph& g = *made;
     GraphCase c(g, Fill::normal, 7);

@@ -79,7 +79,7 @@ void sum_dq(KernelSpec& spec, std::vector<KernelSpec>& before, std::vector<Kerne
   KernelSpec last = over_indices(spec, spec.attention_backward().dq, indices);
   Dims lines = last.extent;
   lines.back() = (lines.back() + 3) / 4 * 4;
-  if (spec.attention_backward().deterministic)
+  if (spec.attention_backward().deterministic && lines.back() > 0)
     lines[2] += (2 * lines[2] + lines.back()) / lines.back();  // its counters
   Access of_lines;
   of_lines.stride = packed_strides(lines);
