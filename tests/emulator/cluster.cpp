@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "emulator/product.hpp"
 
@@ -16,6 +17,17 @@ constexpr std::size_t kStack = 128 << 10;
 constexpr std::uint64_t kCanary = 0x5ca1ab1e0ddba11;  // at the end of each stack
 constexpr unsigned kNamedBarriers = 16;
 
+// The calling thread keeps them, so that a launch runs on the pages of those before.
+std::byte* stacks(std::size_t bytes) {
+  thread_local std::unique_ptr<std::byte[]> memory;
+  thread_local std::size_t size = 0;
+  if (size < bytes) {
+    memory.reset(new std::byte[bytes]);
+    size = bytes;
+  }
+  return memory.get();
+}
+
 }  // namespace
 
 EmulatedCluster::EmulatedCluster(std::vector<HostKernel> kernels, const void* arguments,
@@ -27,7 +39,7 @@ EmulatedCluster::EmulatedCluster(std::vector<HostKernel> kernels, const void* ar
       warps_of_block_((threads + kWarp - 1) / kWarp),
       threads_(threads * kernels_.size()),
       warps_(warps_of_block_ * kernels_.size()),
-      stacks_(new std::byte[threads_.size() * kStack]) {
+      stacks_(stacks(threads_.size() * kStack)) {
   for (std::size_t b = 0; b < kernels_.size(); ++b) anchor[b] = kernels_[b].anchor();
 }
 
@@ -85,7 +97,7 @@ std::string EmulatedCluster::run(unsigned first, unsigned of, unsigned turn) {
 // ---- fibers
 
 std::byte* EmulatedCluster::stack_of(const Thread& t) const {
-  return stacks_.get() + static_cast<std::size_t>(&t - threads_.data()) * kStack;
+  return stacks_ + static_cast<std::size_t>(&t - threads_.data()) * kStack;
 }
 
 // One thread of each launch: a fiber is made once and runs a block of the grid each time it is
@@ -153,8 +165,14 @@ void EmulatedCluster::meet(Meeting& meeting, unsigned expected, bool waits) {
   if (!passes(meeting, expected) && waits) wait_for(&meeting);
 }
 void EmulatedCluster::block_barrier() { meet(at_block_[rank], live_of_block_[rank], true); }
+// As meet(), but nobody else waits for a warp.
 void EmulatedCluster::warp_barrier() {
-  meet(at_warp_[warp_number()], live_of_warp_[warp_number()], true);
+  Meeting& meeting = at_warp_[warp_number()];
+  if (++meeting.arrived != live_of_warp_[warp_number()]) return wait_for(&meeting);
+  meeting.arrived = 0;
+  const unsigned first = thread.x / kWarp * kWarp;
+  for (unsigned i = first; i < std::min(first + kWarp, count_); ++i)
+    if (Thread& t = threads_[rank * count_ + i]; t.waits_for == &meeting) t.waits_for = nullptr;
 }
 void EmulatedCluster::multiply_shown(emulator::Number type, float* sums) {
   test::multiply_shown(type, *warp, thread.x % kWarp, sums);

@@ -5,7 +5,6 @@
 
 #include <deque>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -125,7 +124,7 @@ class EmulatedCluster final : public emulator::Machine {
   std::deque<std::function<void()>> in_flight_;  // what no thread carries out
   std::string fault_;
   jmp_buf scheduler_;
-  std::unique_ptr<std::byte[]> stacks_;
+  std::byte* stacks_;
 };
 
 }  // namespace sinter::test

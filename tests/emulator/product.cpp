@@ -233,13 +233,18 @@ void multiply_shown(Number type, const emulator::Warp& warp, unsigned lane, floa
     const auto element = [&](unsigned of, unsigned i, int e) {
       return decoded(reinterpret_cast<const char*>(warp.words[of]) + 4 * i + 2 * e);
     };
-    for (unsigned i = 0; i < 4; ++i) {
-      const unsigned row = lane / 4 * 4, column = (lane % 4 * 2 + i % 2) * 4;
-      double sum = sums[i];
-      for (unsigned t = 0; t < 4; ++t)
+    constexpr int kMostShown = 16;  // numbers of a row or column
+    double rows[2][kMostShown], columns[2][kMostShown];
+    for (unsigned i = 0; i < 2; ++i)
+      for (unsigned t = 0, k = 0; t < 4; ++t)
         for (unsigned half = 0; half < 2; ++half)
-          for (int e = 0; e < each; ++e)
-            sum += element(row + t, 2 * half + i / 2, e) * element(column + t, 4 + half, e);
+          for (int e = 0; e < each; ++e, ++k) {
+            rows[i][k] = element(lane / 4 * 4 + t, 2 * half + i, e);
+            columns[i][k] = element((lane % 4 * 2 + i) * 4 + t, 4 + half, e);
+          }
+    for (unsigned i = 0; i < 4; ++i) {
+      double sum = sums[i];
+      for (int k = 0; k < 8 * each; ++k) sum += rows[i / 2][k] * columns[i % 2][k];
       sums[i] = static_cast<float>(sum);
     }
   });
