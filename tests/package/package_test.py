@@ -168,9 +168,12 @@ class Headers(unittest.TestCase):
             for name, text in texts.items():
                 with open(f"{folder}/{name}.cpp", "w", encoding="utf-8") as file:
                     file.write(text)
-            for _ in range(5):  # in turn, so that a busy machine slows both
+            for turn in range(25):  # one and the other, so that a busy machine slows both
                 for name in texts:
                     costs[name].append(syntax_seconds(f"{folder}/{name}.cpp"))
+                # The least of few is not yet that of a quiet moment for both.
+                if turn >= 4 and min(costs["all"]) < COST_LIMIT * min(costs["standard"]):
+                    break
         cost, standard = min(costs["all"]), min(costs["standard"])
         print(f"including sinter/sinter.hpp costs {cost:.2f} s of processor time (g++), "
               f"{cost / standard:.1f} times its standard headers (limit {COST_LIMIT})")
