@@ -113,6 +113,22 @@ TEST_CASE("keys and values that are repeated for each head arrive as they were, 
   }
 }
 
+TEST_CASE("repeated keys that are the values, too, arrive as they were") {
+  Graph g{{.io = bf16}};
+  const Tensor k = g.tensor({.name = "k", .dim = {2, 2, 8, 16}});
+  const Tensor one = reshape(k, {2, 2, 1, 8, 16}),
+               all = reshape(concatenate({one, one, one}, 2), {2, 6, 8, 16});
+  g.output(sdpa(g.tensor({.name = "q", .dim = {2, 6, 8, 16}}), all, all, {.causal_mask = true}).o,
+           "o");
+  for (const auto& d : g.check()) FAIL(d.message());
+  const Lowered l = rewritten(lower(g), device_model("sm_90a"));
+  REQUIRE(l.regions.size() == 1);
+  const Region& r = l.regions[0];
+  for (const int port : {1, 2})
+    CHECK((*l.graph)[r.inputs[static_cast<std::size_t>(port)]].name == "k");
+  check_closed(l, r);
+}
+
 TEST_CASE("attention and its gradient are a region each, with the tensors that they share") {
   Graph g{{.io = bf16}};
   const auto input = [&](const char* name, std::int64_t heads) {

@@ -179,12 +179,15 @@ bool share_heads(MovedViews& views, NodeId id) {
   if (region.op != OpKind::sdpa) return false;
   constexpr int kHeads = 1;
   const TensorId operands[] = {region.inputs[1], region.inputs[2]};
-  std::vector<NodeId> products;
-  std::int64_t times = 0;
+  std::vector<std::pair<NodeId, Shared>> products;
+  std::vector<Shared> of_ports;
   for (const TensorId operand : operands) {
-    const auto s = operand < 0 ? std::nullopt : shared_entries(views, operand);
-    if (!s || s->axis != kHeads || (times != 0 && s->repeated.times != times)) return false;
-    times = s->repeated.times;
+    auto s = operand < 0 ? std::nullopt : shared_entries(views, operand);
+    if (!s || s->axis != kHeads ||
+        (!of_ports.empty() && s->repeated.times != of_ports[0].repeated.times))
+      return false;
+    of_ports.push_back(*std::move(s));
+    if (of_ports.size() == 2 && operand == operands[0]) break;  // keys that are the values, too
     // All that the region reads of it are products' right operands.
     std::vector<TensorId> read{operand};
     for (std::size_t i = 0; i < read.size(); ++i)
@@ -196,16 +199,13 @@ bool share_heads(MovedViews& views, NodeId id) {
           continue;
         }
         if (reader.op != OpKind::matmul || reader.inputs[0] == read[i]) return false;
-        const auto of_product = shared_entries(views, read[i]);
+        auto of_product = shared_entries(views, read[i]);
         if (!of_product || !shares(g, reader, *of_product)) return false;
-        products.push_back(n);
+        products.emplace_back(n, *std::move(of_product));
       }
   }
   if (products.empty()) return false;
-  std::vector<Shared> of_ports;
-  for (const TensorId operand : operands) of_ports.push_back(*shared_entries(views, operand));
-  for (const NodeId n : products)
-    g.set_input(n, 1, shown_once(views, *shared_entries(views, g.node(n).inputs[1])));
+  for (const auto& [n, s] : products) g.set_input(n, 1, shown_once(views, s));
   for (const int port : {0, 1})
     g.read_by_region(id, port + 1, shown_once(views, of_ports[static_cast<std::size_t>(port)]));
   return true;
