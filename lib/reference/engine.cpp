@@ -43,7 +43,7 @@ Engine::Engine(const Graph& graph, const HostPointers& memory, bool judging)
   alias_.resize(n);
   target_.resize(n);
   readers_.resize(n);
-  flushed_ = exponentials_of_attention();
+  if (judging) flushed_ = exponentials_of_attention();
   for (std::size_t i = 0; i < n; ++i) {
     const auto& t = graph.tensors()[i];
     if (!graph.is_known(static_cast<TensorId>(i))) continue;

@@ -63,7 +63,7 @@ class Engine {
   std::vector<bool> target_;
   std::vector<int> readers_;  // nodes that still have to read it
   std::map<std::pair<TensorId, Box>, Numbers> numbers_;
-  std::vector<bool> flushed_;  // tensors: exponentials_of_attention()
+  std::vector<bool> flushed_;  // tensors: exponentials_of_attention(); where it judges
   std::map<std::pair<TensorId, Box>, Block> narrowed_;
 };
 

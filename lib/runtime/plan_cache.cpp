@@ -133,12 +133,11 @@ Result<Executable> PlanCache::Impl::make(const std::vector<std::int64_t>& key,
   };
   try {
     builder(*graph, key);
-    std::optional<Executable> compiled;
-    if (in_background()) compiled = fast_without_compiling(*graph, key);
+    auto compiled = in_background() ? fast_without_compiling(*graph, key) : std::nullopt;
     const bool plain = in_background() && !compiled;
-    Result<Executable> made = compiled ? Result<Executable>(std::move(*compiled))
-                              : plain  ? compile_plain(*graph, options)
-                                       : compile_fast(*graph, key);
+    Result<Executable> made = plain      ? compile_plain(*graph, options)
+                              : compiled ? Result<Executable>(std::move(*compiled))
+                                         : compile_fast(*graph, key);
     const std::lock_guard lock(mutex);
     if (!made) drop();
     publish(*entry, !plain, made);

@@ -147,44 +147,45 @@ void EmulatedCluster::wait_for(const void* what) {
   t.waits_for = what;
   if (_setjmp(t.here) == 0) _longjmp(scheduler_, 1);
 }
-void EmulatedCluster::release(const void* what) {
-  for (Thread& t : threads_)
+void EmulatedCluster::release(const void* what, std::span<Thread> threads) {
+  for (Thread& t : threads)
     if (t.waits_for == what) t.waits_for = nullptr;
 }
 
 // ---- barriers of threads
 
-bool EmulatedCluster::passes(Meeting& meeting, unsigned expected) {
+std::span<EmulatedCluster::Thread> EmulatedCluster::warp_threads() {
+  const unsigned first = thread.x / kWarp * kWarp;
+  return block_threads().subspan(first, std::min(kWarp, count_ - first));
+}
+bool EmulatedCluster::passes(Meeting& meeting, unsigned expected, std::span<Thread> among) {
   if (meeting.arrived != expected) return false;
   meeting.arrived = 0;
-  release(&meeting);
+  release(&meeting, among);
   return true;
 }
-void EmulatedCluster::meet(Meeting& meeting, unsigned expected, bool waits) {
+void EmulatedCluster::meet(Meeting& meeting, unsigned expected, bool waits,
+                           std::span<Thread> among) {
   ++meeting.arrived;
-  if (!passes(meeting, expected) && waits) wait_for(&meeting);
+  if (!passes(meeting, expected, among) && waits) wait_for(&meeting);
 }
-void EmulatedCluster::block_barrier() { meet(at_block_[rank], live_of_block_[rank], true); }
-// As meet(), but nobody else waits for a warp.
+void EmulatedCluster::block_barrier() {
+  meet(at_block_[rank], live_of_block_[rank], true, block_threads());
+}
 void EmulatedCluster::warp_barrier() {
-  Meeting& meeting = at_warp_[warp_number()];
-  if (++meeting.arrived != live_of_warp_[warp_number()]) return wait_for(&meeting);
-  meeting.arrived = 0;
-  const unsigned first = thread.x / kWarp * kWarp;
-  for (unsigned i = first; i < std::min(first + kWarp, count_); ++i)
-    if (Thread& t = threads_[rank * count_ + i]; t.waits_for == &meeting) t.waits_for = nullptr;
+  meet(at_warp_[warp_number()], live_of_warp_[warp_number()], true, warp_threads());
 }
 void EmulatedCluster::multiply_shown(emulator::Number type, float* sums) {
   test::multiply_shown(type, *warp, thread.x % kWarp, sums);
 }
 void EmulatedCluster::named_barrier(unsigned id, unsigned threads, bool waits) {
-  meet(at_named_[rank * kNamedBarriers + id], threads, waits);
+  meet(at_named_[rank * kNamedBarriers + id], threads, waits, block_threads());
 }
 
 // Who has left is not waited for.
 void EmulatedCluster::release_met() {
-  passes(at_warp_[warp_number()], live_of_warp_[warp_number()]);
-  passes(at_block_[rank], live_of_block_[rank]);
+  passes(at_warp_[warp_number()], live_of_warp_[warp_number()], warp_threads());
+  passes(at_block_[rank], live_of_block_[rank], block_threads());
   if (cluster_arrived_ > 0 && cluster_arrived_ == live_) end_cluster_phase();
 }
 

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -100,9 +101,13 @@ class EmulatedCluster final : public emulator::Machine {
   std::byte* stack_of(const Thread& t) const;
   void resume(unsigned number);
   void wait_for(const void* what);
-  void release(const void* what);
-  bool passes(Meeting& meeting, unsigned expected);
-  void meet(Meeting& meeting, unsigned expected, bool waits);
+  std::span<Thread> block_threads() { return {&threads_[rank * count_], count_}; }
+  std::span<Thread> warp_threads();
+  void release(const void* what) { release(what, threads_); }
+  static void release(const void* what, std::span<Thread> threads);
+  // `among`: the threads that may wait.
+  bool passes(Meeting& meeting, unsigned expected, std::span<Thread> among);
+  void meet(Meeting& meeting, unsigned expected, bool waits, std::span<Thread> among);
   void release_met();
   void end_cluster_phase();
   char* memory_of(unsigned block, unsigned address);

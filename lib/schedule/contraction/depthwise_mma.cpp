@@ -29,8 +29,7 @@ constexpr double kExposed = 0.2;     // of the shorter of memory and instruction
 
 // Multiplications that the pixels of a tile of so many results are.
 int chunks_of(const KernelSpec& spec, const ImageDim& d, int columns) {
-  const std::int64_t seen = d.pixel * (columns - 1) + std::abs(d.tap) * (taps_of(spec, d) - 1) + 1;
-  return static_cast<int>((seen + kDepth - 1) / kDepth);
+  return (seen(spec, d, columns) + kDepth - 1) / kDepth;
 }
 
 // The shape of a thread block, as the device code's Bands has it.

@@ -16,11 +16,11 @@ double hindrance_of_matmul(const TileProblem& p, const Tile& t) {
   // rows of the short side, 34.2 alone; 256 x 2048 x 7168: 23.3 us in pairs of 64 x 64 that share
   // those of the short side, 20.5 alone, 18.7 in pairs that share those of the long side.)
   constexpr double kMedium = 512, kSharesShort = 1.05;
-  // Fours gain where the lines along k are short: all tiles beside each other ask for the same part
-  // of the short side at once, and there is little behind it that hides this. (128 x 128 of bf16 on
-  // an H200, with copies: 300 x 5000 x 1111 17.7 us in fours that share rows of the short
-  // side, 19.8 in pairs, 22.1 alone; 300 x 5000 x 2048 15.2 and 18.9 alone; 300 x 5120 x
-  // 1024 8.9, 10.0, 9.9; 384 x 5120 x 5120 35.6 and 35.5 alone.)
+  // Fours gain where lines along k are short: all tiles beside each other ask for the same part of
+  // the short side at once, and little behind it hides this. (128 x 128 of bf16 on an H200, with
+  // copies, in fours that share rows of the short side, in pairs, and alone: 300 x 5000 x
+  // 1111 17.7, 19.8, 22.1 us; 300 x 5120 x 1024 8.9, 10.0, 9.9; in fours and alone 300 x 5000 x
+  // 2048 15.2 and 18.9, 384 x 5120 x 5120 35.6 and 35.5.)
   constexpr double kShortLine = 4096;  // bytes
   // Columns that are no multiple of 32, see below, in blocks that share B, or A, or a tile: 384 x
   // 5120 x 5120, both transposed, 41.0 us in pairs of 128 x 120, 32.9 alone; 768 x 3072 x
@@ -42,11 +42,10 @@ double hindrance_of_matmul(const TileProblem& p, const Tile& t) {
   if (p.batches != 1 || shorter > kMedium) return factor;
   const bool short_rows = p.rows < p.columns;
   // Few rows whose tiles read a large long side more than once: it streams from memory, and SMs get
-  // no more of it from the second-level cache than about the rate of that. (33, 48 and 64 x 4096 x
-  // 14336 of bf16 on an H200: 48.3, 46.5, 40.9 us in tiles of 32 of the short
-  // side, 30.6, 30.9, 31.6 in those of 64 that split k; 33 and 64 x 4096 x 4096: 15.4
-  // and 14.4, 10.9 and 11.8. By the estimates they are within 1 %. A small one is over before that
-  // matters: 33 x 1024 x 4096 5.8.)
+  // no more of it from the second-level cache than about the rate of that. (bf16 on an H200, tiles
+  // of 32 of the short side and of 64, which split k: 33 x 4096 x 14336 48.3 and 30.6 us, 48 rows
+  // 46.5 and 30.9, 64 rows 40.9 and 31.6; 33 x 4096 x 4096 15.4 and 10.9, 64 rows 14.4 and 11.8. By
+  // the estimates they are within 1 %. A small one is over before that: 33 x 1024 x 4096 5.8.)
   constexpr double kReadAgain = 1.25, kLarge = 1 << 25;  // bytes
   if (shorter <= kInstructionRows) {
     const bool large = std::max(p.rows, p.columns) * p.depth * p.bytes >= kLarge;
