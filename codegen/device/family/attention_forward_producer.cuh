@@ -1,6 +1,7 @@
 // What attention_forward.cuh has in shared memory, and the thread that has TMA bring it.
 #pragma once
 #include "sinter/device/engine/loader/paged_rows.cuh"
+#include "sinter/device/engine/loader/tma_boxes.cuh"
 #include "sinter/device/engine/pipeline.cuh"
 #include "sinter/device/engine/wgmma.cuh"
 #include "sinter/device/family/attention_forward_queue.cuh"
@@ -119,12 +120,7 @@ SINTER_DEVICE void load_tile(const Args& args, const Coord& c, int row, int k, u
     return PagedRows<Operand, Tile, Operand::page_rows>{keys ? row : 0}.load(
         ArgsAt<Args, Coord>{args, c}, k / Tile::depth, to, full);
   } else {
-    constexpr int along = Tile::swizzle / Tile::element;  // of a slab
-#pragma unroll
-    for (int slab = 0; slab < Tile::slabs; ++slab)
-      Operand::load(args, c, row + (Operand::k_fastest ? 0 : slab * along),
-                    k + (Operand::k_fastest ? slab * along : 0), to + slab * Tile::slab_bytes, full,
-                    0);
+    TmaBoxes<Operand, Tile, Coord>::load_at(args, c, row, k, 0, to, full);
   }
 }
 

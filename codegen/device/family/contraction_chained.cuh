@@ -83,6 +83,7 @@ template <class S, class A, class B, class C, class Args>
 SINTER_DEVICE void produce(const Args& args, unsigned shared, int rows) {
   using TileA = typename S::TileA;
   using TileC = typename S::TileC;
+  using Coord = typename S::Q::Coord;
   const typename S::Pipe pipe{shared + S::pipe};
   const typename S::PipeC pipe_c{shared + S::pipe_c};
   typename S::Pipe::State state;
@@ -90,25 +91,18 @@ SINTER_DEVICE void produce(const Args& args, unsigned shared, int rows) {
   for (int tile = static_cast<int>(blockIdx.x); tile < S::tiles;
        tile += static_cast<int>(gridDim.x)) {
     const int batch = tile / S::tiles_m, row = tile % S::tiles_m * rows;
-    typename S::Q::Coord c;
+    Coord c;
     S::Q::set_batch(c, batch);
-#pragma unroll 1
-    for (int step = 0; step < S::steps; ++step, state.advance()) {
-      const unsigned to = shared + state.stage * S::stage_bytes, full = pipe.full(state);
-      pipe.acquire(state);
-      pipe.expect(state, S::stage_bytes);
-      contraction::load_operand<A, TileA::extent, 1>(args, c, row, step * TileA::depth, 0, to,
-                                                     full);
-      contraction::load_operand<B, S::middle, 1>(args, c, 0, step * TileA::depth, 0,
-                                                 to + TileA::bytes, full);
-    }
+    fill_stages(pipe, state, args, TmaBoxes<A, TileA, Coord>{c, row},
+                TmaBoxes<B, typename S::TileB, Coord>{c, 0}, shared, StepRange(S::steps),
+                NoCopies{});
+    const TmaBoxes<C, TileC, Coord> columns{c, 0};
 #pragma unroll 1
     for (int part = 0; part < S::parts; ++part, state_c.advance()) {
       pipe_c.acquire(state_c);
       pipe_c.expect(state_c, TileC::bytes);
-      contraction::load_operand<C, S::columns, 1>(
-          args, c, 0, part * TileC::depth, 0, shared + S::stages_c + state_c.stage * TileC::bytes,
-          pipe_c.full(state_c));
+      columns.load(args, part, shared + S::stages_c + state_c.stage * TileC::bytes,
+                   pipe_c.full(state_c));
     }
   }
 }

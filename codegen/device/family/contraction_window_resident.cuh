@@ -129,9 +129,9 @@ SINTER_DEVICE void produce_window(const Args& args, unsigned char* memory, unsig
           const unsigned full = filter.full(filter_state);
           filter.acquire(filter_state);
           filter.expect(filter_state, S::b_bytes);
-          load_operand<B, S::columns, Config::cluster_m>(
-              args, c, place.column, k(i), rank,
-              shared + R::filter + filter_state.stage * S::b_bytes, full);
+          ColumnBoxes<Config, B>::load_at(args, c, place.column, k(i), rank,
+                                          shared + R::filter + filter_state.stage * S::b_bytes,
+                                          full);
         }
       }
     }

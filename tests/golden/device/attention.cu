@@ -1,7 +1,7 @@
 // Attention forward by the parts of codegen/device/engine: each consumer has 64 queries, keys and values come in blocks
 // of 128, the softmax runs on the first product's sums, and its weights are the second product's left operand.
 // y = softmax(q k^T / 8) v for head dimension 64; as large as the design goes, without its overlaps.
-#include "sinter/device/engine/loader/tma_tiled.cuh"
+#include "sinter/device/engine/pipeline.cuh"
 #include "sinter/device/engine/shared_memory.cuh"
 #include "sinter/device/engine/wgmma.cuh"
 SINTER_WGMMA(128, f32)

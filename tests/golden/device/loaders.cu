@@ -1,8 +1,9 @@
 // One tile of a product by the parts of codegen/device/engine, whose loaders, swizzles and layouts the test changes.
+// Each block of the grid computes it, to a place of its own.
 #include "sinter/device/engine/loader/computed.cuh"
 #include "sinter/device/engine/loader/gathered_rows.cuh"
 #include "sinter/device/engine/loader/paged_rows.cuh"
-#include "sinter/device/engine/loader/tma_tiled.cuh"
+#include "sinter/device/engine/loader/tma_boxes.cuh"
 #include "sinter/device/engine/shared_memory.cuh"
 #include "sinter/device/engine/wgmma.cuh"
 SINTER_WGMMA(64, f32)
@@ -46,8 +47,8 @@ struct Elements {
     return k < kDepth ? args.a[row * kDepth + k] : bf16{};
   }
 };
-using TiledA = TmaTiled<BoxesA, TileA, Coord>;
-using TiledB = TmaTiled<BoxesB, TileB, Coord>;
+using TiledA = TmaBoxes<BoxesA, TileA, Coord>;
+using TiledB = TmaBoxes<BoxesB, TileB, Coord>;
 using Gathered = GatheredRows<TileA, kDepth>;
 using Paged = PagedRows<Pages, TileB, 16>;
 using Made = Computed<Elements, TileA>;
@@ -80,9 +81,17 @@ void sinter_loaders(const __grid_constant__ Args args) {
   }
   __syncthreads();
   if (threadIdx.x < 128) {
+    constexpr bool by_threads = kLoadedByThreads<LoadA, LoadB>;
+    if (!by_threads && threadIdx.x > 0) return;
     const LoadA a = aimed_a(args, static_cast<LoadA*>(nullptr));
     const LoadB b = {};
-    fill_stages<1>(ring, state, args, a, b, memory.address, steps);
+    if constexpr (by_threads) {
+      CopiesInFlight<Ring, 1> copies(ring);
+      fill_stages(ring, state, args, a, b, memory.address, StepRange(steps), copies);
+      copies.finish();
+    } else {
+      fill_stages(ring, state, args, a, b, memory.address, StepRange(steps), NoCopies{});
+    }
     return;
   }
   Product::Sums sums;
@@ -96,5 +105,6 @@ void sinter_loaders(const __grid_constant__ Args args) {
     wgmma::wait<0>(sums);
     ring.release(state);
   }
-  sums.each([&](int i, float& sum) { args.y[sums.row(i) * 64 + sums.column(i)] = sum; });
+  float* y = args.y + blockIdx.x * 64 * 64;
+  sums.each([&](int i, float& sum) { y[sums.row(i) * 64 + sums.column(i)] = sum; });
 }

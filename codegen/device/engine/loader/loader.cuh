@@ -1,10 +1,10 @@
-// How a producer brings one operand's part of a stage: what the loaders beside this file have in
+// How a producer loads one operand's part of a stage: what the loaders beside this file have in
 // common.
 //
 //   Tile          the SharedTile that it fills
 //   threads       that call load: 1 (TMA), or all of the producer's 128
 //   tma_bytes     that TMA tells the barrier `full` of in each stage; 0 for what threads write
-//   load(args, step, to, full)   starts to bring step number `step` of k to the tile at `to`
+//   load(args, step, to, full)   starts to load step number `step` of k to the tile at `to`
 //
 // Before a tile of the result a loader is aimed at its rows or columns, each kind in its own way.
 // What threads write or copy (cp.async) is visible when each has called Pipeline::commit, after
@@ -24,43 +24,77 @@ concept Loader = requires(const L& loader, const Args& args, int step, unsigned 
   loader.load(args, step, shared, shared);
 };
 
-// For `steps` of k brings what two operands' loaders want. All threads of the producer call it.
-template <int in_flight, class Pipeline, class A, class B, class Args>
+template <class A, class B>
+inline constexpr bool kLoadedByThreads = A::threads > 1 || B::threads > 1;
+// Arrivals at `full` for each stage: Pipeline::init's producers.
+template <class A, class B>
+inline constexpr int kProducers = kLoadedByThreads<A, B> ? 129 : 1;
+
+// Steps of k, `left` of them from `next` on; `first` follows the last one in front of `end`.
+struct StepRange {
+  int first, end, next, left;
+  SINTER_DEVICE explicit StepRange(int count) : StepRange(0, count, 0) {}
+  SINTER_DEVICE StepRange(int from, int to, int start)
+      : first(from), end(to), next(start), left(to - from) {}
+  SINTER_DEVICE void advance() {
+    --left;
+    if (++next == end) next = first;
+  }
+};
+
+// Stages whose copies by threads (cp.async) have been started: each is handed to the consumers when
+// those of `most` stages after it have been, too. They may belong to different tiles.
+template <class Pipeline, int most>
+class CopiesInFlight {
+  static_assert(most < Pipeline::stages, "some stage is left to be read");
+  const Pipeline& pipeline_;
+  typename Pipeline::State oldest_;
+  int count_ = 0;
+
+  SINTER_DEVICE void hand_over() {
+    pipeline_.commit(oldest_);
+    oldest_.advance();
+  }
+
+ public:
+  SINTER_DEVICE explicit CopiesInFlight(const Pipeline& pipeline) : pipeline_(pipeline) {}
+  SINTER_DEVICE void started() {
+    warp_matrix::commit();
+    if (count_ == most) {
+      warp_matrix::wait<most>();
+      hand_over();
+    } else {
+      ++count_;
+    }
+  }
+  SINTER_DEVICE void finish() {
+    warp_matrix::wait<0>();
+    for (; count_ > 0; --count_) hand_over();
+  }
+};
+struct NoCopies {  // TMA tells the barrier itself
+  SINTER_DEVICE void started() {}
+};
+
+// For `steps` of k loads the parts of two operands, B's behind A's. Called by the producer's first
+// thread, or by all of its threads where one of the loaders wants them; these are the CTA's first.
+template <class Pipeline, class Args, class A, class B, class Copies>
 SINTER_DEVICE void fill_stages(const Pipeline& pipeline, typename Pipeline::State& state,
                                const Args& args, const A& a, const B& b, unsigned stages,
-                               int steps) {
+                               StepRange steps, Copies&& copies) {
   static_assert(Loader<A, Args> && Loader<B, Args>,
                 "a loader has Tile, threads, tma_bytes and load(args, step, to, full)");
-  static_assert(in_flight < Pipeline::stages, "some stage is left to be read");
-  constexpr bool by_threads = A::threads > 1 || B::threads > 1;
   constexpr int bytes = A::Tile::bytes + B::Tile::bytes;
-  const bool first = threadIdx.x % 128 == 0;
-  typename Pipeline::State oldest = state;  // of those in flight
+  const bool first = !kLoadedByThreads<A, B> || threadIdx.x == 0;
 #pragma unroll 1
-  for (int step = 0; step < steps; ++step, state.advance()) {
-    if (!by_threads && !first) continue;
+  for (; steps.left > 0; steps.advance(), state.advance()) {
     const unsigned to = stages + state.stage * bytes, full = pipeline.full(state);
     pipeline.acquire(state);
     if (first) pipeline.expect(state, A::tma_bytes + B::tma_bytes);
-    if (A::threads > 1 || first) a.load(args, step, to, full);
-    if (B::threads > 1 || first) b.load(args, step, to + A::Tile::bytes, full);
-    if constexpr (by_threads) {
-      warp_matrix::commit();
-      if (step >= in_flight) {
-        warp_matrix::wait<in_flight>();
-        pipeline.commit(oldest);
-        oldest.advance();
-      }
-    }
-  }
-  if constexpr (by_threads) {
-    warp_matrix::wait<0>();
-    for (int left = steps < in_flight ? steps : in_flight; left > 0; --left, oldest.advance())
-      pipeline.commit(oldest);
+    if (A::threads > 1 || first) a.load(args, steps.next, to, full);
+    if (B::threads > 1 || first) b.load(args, steps.next, to + A::Tile::bytes, full);
+    copies.started();
   }
 }
-// Arrivals at `full` for each stage: Pipeline::init's producers.
-template <class A, class B>
-inline constexpr int kProducers = A::threads > 1 || B::threads > 1 ? 129 : 1;
 
 }  // namespace sinter

@@ -1,0 +1,61 @@
+// Boxes of a tensor, by TMA: the rows (or columns) of a tile from `row` on, of batch entry `c`. A
+// box has one line of the tile's swizzle: of k and all rows (Major::k), or of 64 rows (128 bytes)
+// and the k of a step. Of a tile that `ctas` of a cluster share, each loads a part for all, by
+// multicast.
+//
+// `Operand`: k_fastest, load(args, c, row, k, to, barrier, ctas' mask), by a tiled tensor map or,
+// for pixels of a convolution, by im2col, whose rows are pixels of the result and whose k are taps
+// and channels; box_rows, where a box has not all rows.
+#pragma once
+#include "sinter/device/engine/loader/loader.cuh"
+
+namespace sinter {
+
+template <class Operand>
+concept InSeveralBoxes = requires {
+  Operand::box_rows;
+};
+
+template <class Operand, class Tile_, class Coord, int ctas = 1>
+struct TmaBoxes {
+  using Tile = Tile_;
+  static constexpr int threads = 1, tma_bytes = Tile::bytes;
+  static_assert(Operand::k_fastest == (Tile::major == Major::k));
+  Coord c;
+  int row, rank = 0;  // of the cluster's CTAs
+
+  template <class Args>
+  SINTER_DEVICE void load(const Args& args, int step, unsigned to, unsigned full) const {
+    load_at(args, c, row, step * Tile::depth, rank, to, full);
+  }
+  template <class Args>
+  static SINTER_DEVICE void load_at(const Args& args, const Coord& c, int row, int k, int rank,
+                                    unsigned to, unsigned full) {
+    constexpr int along = Tile::swizzle / Tile::element,  // of a line
+        parts = Tile::major == Major::k ? Tile::extent : Tile::slabs, part = parts / ctas;
+    constexpr unsigned mask = ctas > 1 ? (1u << ctas) - 1 : 0;
+    static_assert(parts % ctas == 0, "the cluster's CTAs load as much each");
+    const int first = ctas > 1 ? rank * part : 0;
+    if constexpr (Tile::major == Major::k) {
+      constexpr int box = [] {
+        if constexpr (InSeveralBoxes<Operand>)
+          return Operand::box_rows;
+        else
+          return part;
+      }();
+      static_assert(part % box == 0);
+#pragma unroll
+      for (int slab = 0; slab < Tile::slabs; ++slab)
+#pragma unroll
+        for (int i = first; i < first + part; i += box)
+          Operand::load(args, c, row + i, k + slab * along,
+                        to + slab * Tile::slab_bytes + i * Tile::swizzle, full, mask);
+    } else {
+#pragma unroll
+      for (int slab = first; slab < first + part; ++slab)
+        Operand::load(args, c, row + slab * along, k, to + slab * Tile::slab_bytes, full, mask);
+    }
+  }
+};
+
+}  // namespace sinter
