@@ -157,12 +157,13 @@ TEST_CASE("chained products compile for sm_90a without a complaint", "[nvrtc]") 
 }
 
 TEST_CASE("chained products: the emulator finds waits that are missing") {
-  constexpr const char* kChained = "sinter/device/family/contraction_chained.cuh";
+  constexpr const char *kChained = "sinter/device/family/contraction_chained.cuh",
+                       *kLoader = "sinter/device/engine/loader/loader.cuh";
   const Chained c{.m = 330, .n = 64, .p = 192, .k = 200};
   REQUIRE(run(c) == "");
   const Edit edits[] = {
       {kChained, "pipe_.wait(state_);", ""},      {kChained, "pipe_c_.wait(state_c_);", ""},
-      {kChained, "pipe.acquire(state);", ""},     {kChained, "pipe_c.acquire(state_c);", ""},
+      {kLoader, "pipeline.acquire(state);", ""},  {kChained, "pipe_c.acquire(state_c);", ""},
       {kChained, "wgmma::wait<1>();", ""},        {kChained, "wgmma::wait<0>(sums);", ""},
       {kChained, "wgmma::wait<0>(sums, a);", ""}, {kChained, "pipe_c_.release(state_c_);", ""},
   };
