@@ -192,18 +192,18 @@ SINTER_DEVICE void finish(const Args& args, const Coord& c, const float (&sums)[
 }
 
 // What neighbouring sums along `dim` become: a Pack of results. `c`: the first one's coordinates,
-// of which results depend on the channel alone; `place`: has what the body loads there.
+// of which results depend on the channel alone; `fragment`: has what the body loads there.
 template <class Config, class Body, class Result, int dim, int count, class Args>
 SINTER_DEVICE auto results_of(const Args& args, const float (&sums)[count],
                               const typename Shape<Config>::Coord& c = {},
-                              typename Body::template Fragment<count> place = {}) {
+                              typename Body::template Fragment<count> fragment = {}) {
   typename Body::Reductions none;
 #pragma unroll
   for (int e = 0; e < count; ++e) {
     const typename Config::Accumulator sum[1] = {sums[e]};
-    Body::element(args, neighbour<dim>(c, e), e, sum, place, none);
+    Body::element(args, neighbour<dim>(c, e), e, sum, fragment, none);
   }
-  return Result::of(place);
+  return Result::of(fragment);
 }
 
 // Takes the filter's factors of a thread block's channels to shared memory: taps, then channels.

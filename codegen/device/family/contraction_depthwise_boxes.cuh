@@ -49,7 +49,7 @@ struct LaneLines {
 
 // Rows of results on their way to memory by TMA, where a generated file has, in its Result,
 //
-//   of(place)   the pack of the results in a Fragment
+//   of(fragment)   the pack of the results in a Fragment
 //   store(args, coordinates, from, channel, column, row)
 //               hopper::store_box with a map whose box has the row's channels, pixels and planes,
 //               as Lines lie

@@ -274,15 +274,15 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
     constexpr int second = B::rows_at_once == 1 && B::across > 1
                                ? B::pitch
                                : 8 / B::across * L::result_line;  // tile g + 8
-    typename Body::template Fragment<each> place{};
-    Body::fetch(args, of_lane, place);
+    typename Body::template Fragment<each> fragment{};
+    Body::fetch(args, of_lane, fragment);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       float now[each];
 #pragma unroll
       for (int e = 0; e < each; ++e) now[e] = odd ? sums[e][i ^ 1] : sums[e][i];
       const auto pack =
-          results_of<Config, Body, Result, Config::channel>(args, now, of_lane, place);
+          results_of<Config, Body, Result, Config::channel>(args, now, of_lane, fragment);
       const unsigned column = at ^ (i % 2 == 0 ? 0u : Lines<L::units>::beside);
       *reinterpret_cast<Move*>(row + column + i / 2 * second * Lines<L::units>::bytes) =
           *reinterpret_cast<const Move*>(&pack);

@@ -173,7 +173,7 @@ SINTER_DEVICE void finish_planes(const Args& args, const float* left, int first_
 template <class Config, class Body, class Result, class Beside, class Sums, class Fragment,
           class Args>
 SINTER_DEVICE void leave_block(const Args& args, const Sums& sums, typename Shape<Config>::Coord c,
-                               const Fragment& place, unsigned char* to, int row, int column) {
+                               const Fragment& fragment, unsigned char* to, int row, int column) {
   using S = Shape<Config>;
   constexpr int width = Config::width, across = S::extent_of(Config::Columns::pixel_index);
 #pragma unroll
@@ -189,7 +189,7 @@ SINTER_DEVICE void leave_block(const Args& args, const Sums& sums, typename Shap
         float some[width];
 #pragma unroll
         for (int e = 0; e < width; ++e) some[e] = sums.at[0][v][q + e][0];
-        Fragment own = place;
+        Fragment own = fragment;
         if constexpr (has_beside<Beside>)
           read_pack(reinterpret_cast<const typename Beside::Element*>(to) + line + q,
                     Beside::of(own));
@@ -243,10 +243,10 @@ SINTER_DEVICE void run_planes(const Args& args) {
     typename S::Coord c;
     S::set_plane(c, first + image);
     S::set_channel(c, first_unit * S::of_group + own);
-    Fragment place;
+    Fragment fragment;
     if constexpr (results_wait<Result>) {
       S::set_pixel(c, 0, 0);
-      Body::fetch(args, c, place);
+      Body::fetch(args, c, fragment);
     }
     const Element* const pixels =
         reinterpret_cast<const Element*>(memory) + channel / S::of_group * T::pixels;
@@ -280,7 +280,7 @@ SINTER_DEVICE void run_planes(const Args& args) {
           sums.move_up();
       }
       if (b >= first_block)
-        leave_block<Config, Body, Result, Beside>(args, sums, c, place, to, b * Config::rows,
+        leave_block<Config, Body, Result, Beside>(args, sums, c, fragment, to, b * Config::rows,
                                                   column);
       if constexpr (S::looped_taps > 1) sums.move_up();
     }

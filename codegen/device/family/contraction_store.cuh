@@ -17,16 +17,16 @@
 //
 //   row(args, coordinates)   where the result of these is
 //   sources                  how many operands differ from row to row, 16 bits each: up to two
-//   source(Int<i>, args, coordinates), set_source(Int<i>, place, word)   where they are, and two of
-//                            them
+//   source(Int<i>, args, coordinates), set_source(Int<i>, fragment, word)
+//                            where they are, and two of them
 //
 // Rows may then lie anywhere, and not exist (Config::Bounds). What differs from row to row is read
 // as results are stored, and comes to where the sums are by ldmatrix. Either way Body has
 //
-//   reads_columns                             whether something is read that is the same for all
-//                                             rows
-//   fetch_columns(args, coordinates, place)   reads it
-//   result(place)                             the Pack of the result in a Fragment
+//   reads_columns                                whether something is read that is the same for
+//                                                all rows
+//   fetch_columns(args, coordinates, fragment)   reads it
+//   result(fragment)                             the Pack of the result in a Fragment
 #pragma once
 #include "sinter/device/core/hopper.cuh"
 #include "sinter/device/core/warp_matrix.cuh"
@@ -52,14 +52,14 @@ static_assert(2 * StoreTile::bytes ==
 // What the epilogue reads for two neighbouring columns, and their two results in a row.
 template <class Config, class Body, class Args, class Coord>
 SINTER_DEVICE unsigned results(const Args& args, const Coord& c,
-                               typename Body::template Fragment<2>& place, float first,
+                               typename Body::template Fragment<2>& fragment, float first,
                                float second) {
   typename Body::Reductions none;
   const typename Config::Accumulator one[1] = {first}, other[1] = {second};
   constexpr int last = Problem<Config>::first_k - 1;
-  Body::element(args, c, 0, one, place, none);
-  Body::element(args, neighbour<last>(c, 1), 1, other, place, none);
-  return Body::result(place).word(0);
+  Body::element(args, c, 0, one, fragment, none);
+  Body::element(args, neighbour<last>(c, 1), 1, other, fragment, none);
+  return Body::result(fragment).word(0);
 }
 
 // A part of a warp's sums: 16 rows x 64 columns, or those that the tile has. Its number is one that
@@ -155,12 +155,12 @@ SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, in
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int pair = first / 8 + i / 2, sum = pair * 4 + i % 2 * 2;
-        auto place = read_columns.at[pair];
+        auto fragment = read_columns.at[pair];
         if constexpr (sources > 0)
           for_each_number<sources>(
-              [&]<int source>() { Body::set_source(Int<source>{}, place, read[source][i]); });
+              [&]<int source>() { Body::set_source(Int<source>{}, fragment, read[source][i]); });
         blocks[i] =
-            results<Config, Body>(args, at(i % 2 * 8, pair), place, sums[sum], sums[sum + 1]);
+            results<Config, Body>(args, at(i % 2 * 8, pair), fragment, sums[sum], sums[sum + 1]);
       }
       hopper::put_blocks(to + place_of_line, blocks);
     }

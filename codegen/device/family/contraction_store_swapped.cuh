@@ -29,10 +29,10 @@ SINTER_DEVICE unsigned results_of_pixels(const Args& args, const Coord& c,
   Pack<typename Body::Stored, 2> pair;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    auto place = read;
+    auto fragment = read;
     const typename Config::Accumulator sum[1] = {i == 0 ? first : second};
-    Body::element(args, c, 0, sum, place, none);
-    pair.at[i] = Body::result(place).at[0];
+    Body::element(args, c, 0, sum, fragment, none);
+    pair.at[i] = Body::result(fragment).at[0];
   }
   return pair.word(0);
 }

@@ -55,7 +55,7 @@ struct Rows : RowLayout<Config> {
   RowFragment of_row[states];
   bool active[states];
   All reductions[states];
-  Fragment place[held];
+  Fragment fragment[held];
   Columns columns[has_columns && each > 0 ? each : 1][has_columns ? width : 1];
   int turn = 0;
 
@@ -144,7 +144,7 @@ struct Rows : RowLayout<Config> {
     for (int k = 0; k < each; ++k)
       if (const Index i = threads.lane + k * lanes; in_row(k, i)) {
         const Coord c = at(start, i, whole_at(k));
-        (Phases::fetch_weights(args, c, place[k]), ...);
+        (Phases::fetch_weights(args, c, fragment[k]), ...);
       }
   }
   // Before the first phase of a row.
@@ -152,7 +152,7 @@ struct Rows : RowLayout<Config> {
   SINTER_DEVICE void begin(Index block) {
     take(block);
     fetch_rows(block, of_row);
-    if constexpr (resident) fetch<Phases...>(block, place);
+    if constexpr (resident) fetch<Phases...>(block, fragment);
     if constexpr (resident && Config::prefetch) fetch_weights<Phases...>();
   }
 
@@ -169,8 +169,8 @@ struct Rows : RowLayout<Config> {
         const Index i = threads.lane + j * lanes;
         if (j >= each || i >= places) continue;
         const Coord c = at(row[0], i, whole_at(j));
-        if constexpr (rows_too) Phase::fetch(args, c, place[j]);
-        if constexpr (!Config::prefetch) Phase::fetch_weights(args, c, place[j]);
+        if constexpr (rows_too) Phase::fetch(args, c, fragment[j]);
+        if constexpr (!Config::prefetch) Phase::fetch_weights(args, c, fragment[j]);
       }
   }
 
@@ -224,8 +224,8 @@ struct Rows : RowLayout<Config> {
           const Index i = threads.lane + k * lanes;
           if (!in_row(k, i) || !active[0]) continue;
           if (k % together == 0) fetch_late<Phase>(k);
-          if constexpr (Config::recompute) Phase::recompute(place[k]);
-          visit(phase, k, i, place[k], whole_at(k));
+          if constexpr (Config::recompute) Phase::recompute(fragment[k]);
+          visit(phase, k, i, fragment[k], whole_at(k));
         }
       } else if (active[0]) {
         Index from = threads.lane;
@@ -233,10 +233,10 @@ struct Rows : RowLayout<Config> {
         for (; from < in_rounds; from += round) {
 #pragma unroll
           for (int u = 0; u < Config::unroll; ++u)
-            fetch_place<Phase>(from + u * lanes, place[u], true);
+            fetch_place<Phase>(from + u * lanes, fragment[u], true);
 #pragma unroll
           for (int u = 0; u < Config::unroll; ++u)
-            visit(phase, u, from + u * lanes, place[u], true);
+            visit(phase, u, from + u * lanes, fragment[u], true);
           fold_partials<Phase>();
         }
         // The rest is in flight at once, too. Where its first place comes with the launch, it is
@@ -246,11 +246,11 @@ struct Rows : RowLayout<Config> {
 #pragma unroll
         for (int u = 0; u < rest; ++u)
           if (const Index i = from + u * lanes; i < places)
-            fetch_place<Phase>(i, place[u], L::rest_whole_at(u));
+            fetch_place<Phase>(i, fragment[u], L::rest_whole_at(u));
 #pragma unroll
         for (int u = 0; u < rest; ++u)
           if (const Index i = from + u * lanes; i < places)
-            visit(phase, u, i, place[u], L::rest_whole_at(u));
+            visit(phase, u, i, fragment[u], L::rest_whole_at(u));
         fold_partials<Phase>();
       }
     }
@@ -373,7 +373,7 @@ struct Rows : RowLayout<Config> {
 #pragma unroll
     for (int k = 0; k < each; ++k)
       if (in_row(k, threads.lane + k * lanes))
-        slot(i).take(k * Config::threads + threadIdx.x, place[k]);
+        slot(i).take(k * Config::threads + threadIdx.x, fragment[k]);
     __syncwarp();
     fill(block + Config::pipeline_stages * Config::num_partials, i);
     // Loads that follow stay behind the copies: ahead of them they make all wait (114 instead of
@@ -423,10 +423,10 @@ struct Rows : RowLayout<Config> {
     if constexpr (Config::prefetch && misaligned)
 #pragma unroll
       for (int k = 0; k < each; ++k)
-        if (in_row(k, threads.lane + k * lanes)) (Phases::cut(place[k]), ...);
+        if (in_row(k, threads.lane + k * lanes)) (Phases::cut(fragment[k]), ...);
     RowsAhead rows_ahead;
     if constexpr (Config::ahead) {
-      if constexpr (Config::pipeline_stages == 0) fetch<Phases...>(walker(), place);
+      if constexpr (Config::pipeline_stages == 0) fetch<Phases...>(walker(), fragment);
       start_rows(rows_ahead);
     }
     int steps = 0;
@@ -447,7 +447,7 @@ struct Rows : RowLayout<Config> {
       if constexpr (Config::ahead) {
         if constexpr (Config::pipeline_stages == 0)
 #pragma unroll
-          for (int k = 0; k < held; ++k) place[k].advance(next[k]);
+          for (int k = 0; k < held; ++k) fragment[k].advance(next[k]);
         if constexpr (!Config::by_lanes)
 #pragma unroll
           for (int s = 0; s < states; ++s) of_row[s] = rows_ahead.next[s];
