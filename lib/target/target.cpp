@@ -35,14 +35,19 @@ bool valid_target(std::string_view target) {
 std::span<const std::string_view> known_targets() { return kTargets; }
 
 std::string_view nearest_target(std::string_view text) {
-  const std::string lower = lower_case(text.substr(0, 16));
+  std::string lower = lower_case(text.substr(0, 16));
+  lower.erase(0, lower.rfind('_') + 1);
+  if (!lower.empty() && lower[0] >= '0' && lower[0] <= '9') lower.insert(0, "sm_");
   const auto unlike = [&](std::string_view target) {
     const auto end = std::mismatch(target.begin(), target.end(), lower.begin(), lower.end()).first;
     // Of equally distant ones that with the longer common beginning: sm_9 is nearer to sm_90.
     return std::pair(edit_distance(lower, target), target.end() - end);
   };
-  return *std::min_element(std::begin(kTargets), std::end(kTargets),
-                           [&](auto a, auto b) { return unlike(a) < unlike(b); });
+  const std::string_view best =
+      *std::min_element(std::begin(kTargets), std::end(kTargets),
+                        [&](auto a, auto b) { return unlike(a) < unlike(b); });
+  const bool near = 2 * edit_distance(lower, best) < std::max(lower.size(), best.size());
+  return near ? best : std::string_view{};
 }
 
 bool target_fits(std::string_view architecture, std::string_view target) {

@@ -16,7 +16,7 @@ bool valid_target(std::string_view target);
 
 // The targets that exist, in the order of their numbers, from the oldest on.
 std::span<const std::string_view> known_targets();
-// The one of them whose name is most like the text.
+// The one of them whose name is most like the text; empty where none is like it.
 std::string_view nearest_target(std::string_view text);
 
 // Whether code that uses the engines of `architecture` runs on `target`. That of a target with a

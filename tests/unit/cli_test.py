@@ -426,9 +426,12 @@ class CommandLine(unittest.TestCase):
     def test_a_target_that_does_not_exist_is_a_usage_error(self):
         g = self.add_graph()
         for target, nearest in (("sm_9", "sm_90"), ("sm90a", "sm_90a"), ("SM_90A", "sm_90a"), ("sm_91", "sm_90"),
-                                ("sm_75", "sm_80"), ("90a", "sm_90a"), ("sm_90;rm", "sm_90"), ("", "sm_80")):
+                                ("sm_75", "sm_80"), ("90a", "sm_90a"), ("compute_90", "sm_90"), ("sm_90;rm", "sm_90")):
             for arguments in (["explain", g, "--arch", target], ["plan", g, "-o", "-", "--arch", "sm_80," + target]):
                 self.assertIn(f"did you mean '{nearest}'?", self.sinter(*arguments, code=2).stderr)
+        for target in ("foo", "h100", ""):  # h100 is no sm_100
+            self.assertIn(f"'{target}' is no target; targets are sm_80, ",
+                          self.sinter("explain", g, "--arch", target, code=2).stderr)
 
     def test_a_misspelt_command_or_option_names_the_nearest(self):
         g = self.add_graph()

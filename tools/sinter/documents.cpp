@@ -103,8 +103,11 @@ std::string target_problem(const std::string& text) {
   const auto known = known_targets();
   for (const auto& part : split_targets(text)) {
     if (std::find(known.begin(), known.end(), part) != known.end()) continue;
-    return fmt::format("'{}' is no target; did you mean '{}'? Targets are {}", shortened(part, 40),
-                       nearest_target(part), fmt::join(known, ", "));
+    const auto near = nearest_target(part);
+    return fmt::format(
+        "'{}' is no target{} are {}", shortened(part, 40),
+        near.empty() ? "; targets" : fmt::format("; did you mean '{}'? Targets", near),
+        fmt::join(known, ", "));
   }
   return {};
 }

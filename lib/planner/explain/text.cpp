@@ -124,7 +124,7 @@ std::string advice(const Explanation& e) {
 std::string in_detail(const PlanKernel& k, std::size_t number, const std::string& gpu) {
   std::string s = fmt::format("\nkernel {}  {}\n  family  {}\n  nodes   {}\n", number, k.entry,
                               name(k.family), listed(k.nodes, 12));
-  s += fmt::format("  launch  {} blocks of {} threads", k.grid, k.block);
+  s += fmt::format("  launch  {} block{} of {} threads", k.grid, k.grid == 1 ? "" : "s", k.block);
   if (k.shared_bytes > 0) s += fmt::format(", {} bytes of shared memory", k.shared_bytes);
   s += "\n  config ";
   for (const auto& [key, value] : k.config) s += fmt::format(" {}={}", key, value);

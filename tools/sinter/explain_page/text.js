@@ -76,7 +76,7 @@ function showKernel(k, selected) {
   const worked = kernel.flops > 0 ? `, ${kernel.flops.toExponential(2)} operations` : "";
   fact(facts, "costs", `${usText(kernel.estimated_us)} us estimated${timed}, ${bytesText(kernel.bytes)} moved${worked}`);
   const shared = kernel.shared_bytes ? `, ${kernel.shared_bytes} bytes of shared memory` : "";
-  fact(facts, "launch", `${kernel.grid} blocks of ${kernel.block} threads${shared}`);
+  fact(facts, "launch", `${kernel.grid} ${kernel.grid === 1 ? "block" : "blocks"} of ${kernel.block} threads${shared}`);
   fact(facts, "how", kernel.how);
   showSource(root, source, kernel);
 }
