@@ -15,24 +15,21 @@
 #include "planner/extent_classes.hpp"
 
 namespace sinter {
-namespace {
-
-struct Entry {
-  std::optional<Executable> fast, plain;
-  Diagnostics errors;   // where the first compilation failed
-  bool pending = true;  // neither an executable nor an error yet
-  std::uint64_t last_use = 0;
-};
-
-struct Job {
-  std::shared_ptr<Entry> entry;
-  std::unique_ptr<Graph> graph;
-  std::vector<std::int64_t> extents;
-};
-
-}  // namespace
 
 struct PlanCache::Impl {
+  struct Entry {
+    std::optional<Executable> fast, plain;
+    Diagnostics errors;   // where the first compilation failed
+    bool pending = true;  // neither an executable nor an error yet
+    std::uint64_t last_use = 0;
+  };
+  struct Job {
+    std::shared_ptr<Entry> entry;
+    std::unique_ptr<Graph> graph;
+    std::vector<std::int64_t> extents;
+    std::optional<Plan> plan;  // where one was made to see what it would compile
+  };
+
   Impl(GraphBuilder b, PlanCacheOptions o) : builder(std::move(b)), options(std::move(o)) {}
 
   const GraphBuilder builder;
@@ -53,8 +50,8 @@ struct PlanCache::Impl {
   Result<Executable> get(Extents extents);
   Result<Executable> make(const std::vector<std::int64_t>& key,
                           const std::shared_ptr<Entry>& entry);
-  Result<Executable> compile_fast(Graph& graph, Extents extents);
-  std::optional<Executable> fast_without_compiling(Graph& graph, Extents extents);
+  Result<Executable> compile_fast(Graph& graph, Extents extents, std::optional<Plan> plan);
+  bool has_compiled(const Plan& plan);
   void publish(Entry& entry, bool fast, Result<Executable> made);
   void evict();
   void work();
@@ -70,26 +67,22 @@ static Result<Executable> compile_plain(Graph& graph, const PlanCacheOptions& op
   return load(*plan, options.device);
 }
 
-Result<Executable> PlanCache::Impl::compile_fast(Graph& graph, Extents extents) {
+// `plan`: of a class, where it is made already.
+Result<Executable> PlanCache::Impl::compile_fast(Graph& graph, Extents extents,
+                                                 std::optional<Plan> plan) {
   if (!classes) return compile(graph, options.device, options.plan);
-  auto plan = classes->plan(graph, extents);
-  SINTER_TRY(plan);
-  return load(*plan, options.device);
+  if (plan) return load(*plan, options.device);
+  auto made = classes->plan(graph, extents);
+  SINTER_TRY(made);
+  return load(*made, options.device);
 }
 
-// The fast kernels of extents of a class, where other extents of it have had all of them compiled.
-std::optional<Executable> PlanCache::Impl::fast_without_compiling(Graph& graph, Extents extents) {
-  if (!classes || !classes->met(extents)) return {};
-  const auto plan = classes->plan(graph, extents);
-  if (!plan) return {};
-  {
-    const std::lock_guard lock(mutex);
-    for (const PlanKernel& k : plan->data().kernels)
-      if (!kernels.contains(k.entry)) return {};
-  }
-  auto made = load(*plan, options.device);
-  if (!made) return {};
-  return std::move(*made);
+// Whether plans of other extents had all of the plan's kernels compiled.
+bool PlanCache::Impl::has_compiled(const Plan& plan) {
+  const std::lock_guard lock(mutex);
+  const auto& all = plan.data().kernels;
+  return std::all_of(all.begin(), all.end(),
+                     [&](const PlanKernel& k) { return kernels.contains(k.entry); });
 }
 
 // Whether a plan that was made has kernels that no plan before had, which counts as a compilation.
@@ -133,17 +126,19 @@ Result<Executable> PlanCache::Impl::make(const std::vector<std::int64_t>& key,
   };
   try {
     builder(*graph, key);
-    auto compiled = in_background() ? fast_without_compiling(*graph, key) : std::nullopt;
-    const bool plain = in_background() && !compiled;
-    Result<Executable> made = plain      ? compile_plain(*graph, options)
-                              : compiled ? Result<Executable>(std::move(*compiled))
-                                         : compile_fast(*graph, key);
+    // The fast kernels are there at once where other extents of the class had them compiled.
+    std::optional<Plan> plan;
+    if (in_background() && classes && classes->met(key))
+      if (auto of_class = classes->plan(*graph, key)) plan = std::move(*of_class);
+    const bool plain = in_background() && !(plan && has_compiled(*plan));
+    Result<Executable> made =
+        plain ? compile_plain(*graph, options) : compile_fast(*graph, key, plan);
     const std::lock_guard lock(mutex);
     if (!made) drop();
     publish(*entry, !plain, made);
     if (made && plain) {
       ++counts.plain;
-      jobs.push_back({entry, std::move(graph), key});
+      jobs.push_back({entry, std::move(graph), key, std::move(plan)});
       changed.notify_all();
     }
     return made;
@@ -193,7 +188,7 @@ void PlanCache::Impl::work() {
     lock.unlock();
     auto made = [&]() -> Result<Executable> {
       try {
-        return compile_fast(*job.graph, job.extents);
+        return compile_fast(*job.graph, job.extents, job.plan);
       } catch (const std::exception& e) {  // would end the process from this thread
         return Diagnostic{.rule = Rule::compiler_error, .seen = e.what()};
       }

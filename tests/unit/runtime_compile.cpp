@@ -1,5 +1,6 @@
 // Compiling for the fake GPU: in the background of a cache of plans, and with a word on progress.
 // The cases run in runtime_execute.cpp's child process.
+#include <atomic>
 #include <stdexcept>
 
 #include "plan/plan_data.hpp"
@@ -68,6 +69,36 @@ TEST_CASE("[child] a class whose kernels are compiled needs no plain ones", "[.f
   CHECK(cache.counts().failed == 1);
   REQUIRE_FALSE(cache.failure().empty());
   CHECK(cache.failure().front().seen == "no such class");
+}
+
+TEST_CASE("[child] extents whose class has other kernels compiled are planned once",
+          "[.fake_gpu]") {
+  fake_gpu().argument_bytes = 0;
+  std::atomic<int> planned = 0;
+  PlanCacheOptions options{
+      .device = Device::gpu(0), .background = true, .extents = {dyn("length", 1, 256)}};
+  options.plan.progress_context = &planned;
+  options.plan.progress = [](void* count, const PlanProgress& at) {
+    if (at.stage == PlanProgress::Stage::planning && at.done == at.total)
+      ++*static_cast<std::atomic<int>*>(count);
+  };
+  // Rows whose length changes: each extent has a text of its own.
+  PlanCache cache(
+      [](Graph& g, PlanCache::Extents e) {
+        g.output(softmax(g.tensor("x", {4, e[0]})).y, "y");
+      },
+      options);
+  if (const auto first = cache.get({20}); !first) {
+    CHECK(first.error().rule == Rule::compiler_missing);
+    return;
+  }
+  cache.wait();
+  planned = 0;
+  REQUIRE(cache.get({50}));
+  cache.wait();
+  CHECK(planned == 2);  // plain, and as one of the class
+  CHECK(cache.counts().plain == 2);
+  CHECK(cache.counts().compiles == 2);
 }
 
 TEST_CASE("[child] planning and compiling say how far they are", "[.fake_gpu]") {
