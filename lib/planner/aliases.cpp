@@ -73,13 +73,22 @@ std::string conflict(const ScheduledKernel& kernel, TensorId in, TensorId out) {
 
 }  // namespace
 
-Diagnostics unsafe_aliases(const Graph& user, const Graph& lowered,
-                           std::span<const ScheduledKernel> kernels) {
-  Diagnostics all;
+std::vector<Alias> aliases_of(const Graph& user, const Graph& lowered,
+                              const std::set<std::string>& apart) {
+  std::vector<Alias> all;
   for (const TensorDesc& t : user.tensors()) {
     if (t.alias < 0) continue;
     const auto out = lowered.find(t.name), in = lowered.find(user[t.alias].name);
-    if (!out || !in) continue;  // nothing reads the input
+    if (out && in) all.push_back({*out, *in, apart.contains(t.name)});
+  }
+  return all;
+}
+
+Diagnostics unsafe_aliases(const Graph& user, const Graph& lowered,
+                           std::span<const ScheduledKernel> kernels) {
+  Diagnostics all;
+  for (const auto& [out, in, apart] : aliases_of(user, lowered)) {
+    const TensorDesc& t = user[*user.find(lowered[out].name)];
     Diagnostic d{.rule = Rule::tensor_alias,
                  .tensor = t.name,
                  .allowed = "an input that no kernel reads once its memory is written",
@@ -88,13 +97,13 @@ Diagnostics unsafe_aliases(const Graph& user, const Graph& lowered,
                  .line = t.where.line};
     bool written = false;
     for (std::size_t k = 0; k < kernels.size() && d.seen.empty(); ++k) {
-      const bool writes = !ports_of(kernels[k].spec, *out, true).empty();
-      const bool reads = !ports_of(kernels[k].spec, *in, false).empty();
+      const bool writes = !ports_of(kernels[k].spec, out, true).empty();
+      const bool reads = !ports_of(kernels[k].spec, in, false).empty();
       if (written && reads)
         d.seen = fmt::format("'{}' is read by kernel {}, after the output is written",
                              user[t.alias].name, k);
       else if (writes && reads)
-        if (const auto reason = conflict(kernels[k], *in, *out); !reason.empty())
+        if (const auto reason = conflict(kernels[k], in, out); !reason.empty())
           d.seen = fmt::format("'{}' in kernel {}: {}", user[t.alias].name, k, reason);
       written |= writes;
     }

@@ -104,7 +104,9 @@ Status ExtentClasses::check(GraphBuilder::Extents extents) const {
     return Diagnostic{.rule = Rule::tensor_extent,
                       .attribute = e.name,
                       .seen = std::to_string(extents[i]),
-                      .allowed = fmt::format("{} to {}", e.least, e.most)};
+                      .allowed = fmt::format("{} to {}", e.least, e.most),
+                      .file = e.where.file,
+                      .line = e.where.line};
   }
   return Done{};
 }

@@ -14,12 +14,14 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
                        std::vector<KernelChoice>* choices, const PlanClass* of_class = nullptr);
 
 // The steps: which kernels a graph becomes, and the plan of such kernels, without machine code.
+// `apart`: outputs with an alias that have kernels of their own.
 struct Partitioned {
   Lowered lowered;
   Partition parts;
 };
 Result<Partitioned> partition_graph(Graph& graph, const PlanOptions& options,
-                                    const PlanContext& context);
+                                    const PlanContext& context,
+                                    const std::set<std::string>& apart = {});
 Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& parts,
                          const PlanOptions& options, const PlanContext& context,
                          std::vector<KernelChoice>* choices = nullptr,

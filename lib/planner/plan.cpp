@@ -217,7 +217,8 @@ Status check_target(const PlanData& plan, const std::string& target) {
 }  // namespace
 
 Result<Partitioned> partition_graph(Graph& graph, const PlanOptions& options,
-                                    const PlanContext& context) {
+                                    const PlanContext& context,
+                                    const std::set<std::string>& apart) {
   auto valid = check_architecture(graph, options.architecture);
   SINTER_TRY(valid);
   if (Diagnostics d = graph.check(); !d.empty()) return d;
@@ -225,7 +226,8 @@ Result<Partitioned> partition_graph(Graph& graph, const PlanOptions& options,
   // An expansion may need a tensor that is too large to address.
   if (Diagnostics d = lowered.graph->check(); !d.empty()) return d;
   if (options.fuse) lowered = rewritten(std::move(lowered), context.device);
-  Partition parts = partition(*lowered.graph, options.fuse, context, lowered.regions);
+  Partition parts = partition(*lowered.graph, options.fuse, context, lowered.regions,
+                              aliases_of(graph, *lowered.graph, apart));
   return Partitioned{std::move(lowered), std::move(parts)};
 }
 
@@ -301,9 +303,22 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
                        std::vector<KernelChoice>* choices, const PlanClass* of_class) {
   const PlanContext context{
       device_model(options.architecture), tuning, {}, of_class ? of_class->decisions : Decisions{}};
-  auto planned = partition_graph(graph, options, context);
-  SINTER_TRY(planned);
-  auto data = plan_of(graph, planned->lowered, planned->parts, options, context, choices, of_class);
+  // Where a kernel that writes over an input would still read it, the output gets one of its own.
+  std::set<std::string> apart;
+  const auto plan_apart = [&]() -> Result<PlanData> {
+    auto planned = partition_graph(graph, options, context, apart);
+    SINTER_TRY(planned);
+    return plan_of(graph, planned->lowered, planned->parts, options, context, choices, of_class);
+  };
+  auto data = plan_apart();
+  for (auto last = data; !last && !data;) {
+    bool more = false;
+    for (const Diagnostic& d : last.errors())
+      more |= d.rule == Rule::tensor_alias && apart.insert(d.tensor).second;
+    if (!more) break;
+    last = plan_apart();
+    if (last) data = std::move(last);
+  }
   SINTER_TRY(data);
   const Plan plan{Shared<const PlanData>::make(std::move(*data))};
   if (options.targets.empty()) return plan;

@@ -18,7 +18,9 @@ std::vector<KernelSpec> specs_of(const Graph& graph, const PlanOptions& options,
                                  const PlanContext& context) {
   Lowered lowered = lower(graph);
   if (options.fuse) lowered = rewritten(std::move(lowered), context.device);
-  return partition(*lowered.graph, options.fuse, context, lowered.regions).kernels;
+  return partition(*lowered.graph, options.fuse, context, lowered.regions,
+                   aliases_of(graph, *lowered.graph))
+      .kernels;
 }
 
 // What tells the kernels of a plan apart, and is the same in plans of other extents: the nodes that

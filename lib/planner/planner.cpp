@@ -99,10 +99,23 @@ std::vector<Candidate> choose_alone(FusionState& state) {
   return chosen;
 }
 
+// Kernels of the nodes that make the outputs of aliases that are apart, where these are
+// elementwise: others would read as operands what they overwrite.
+std::vector<Candidate> choose_apart(FusionState& state, std::span<const Alias> aliases) {
+  std::vector<Candidate> chosen;
+  for (const Alias& a : aliases) {
+    const NodeId n = state.producer(a.output);
+    if (!a.apart || n < 0 || !state.free(n) || !is_elementwise(state, n)) continue;
+    state.take({n});
+    chosen.push_back({&pattern_of(state, n), {{n}, n, 0}});
+  }
+  return chosen;
+}
+
 // Repeats: ask the patterns about every free node, take the best proposals whose nodes are still
 // free. A pass takes at least one, so this ends.
-std::vector<Candidate> choose(FusionState& state) {
-  std::vector<Candidate> chosen;
+std::vector<Candidate> choose(FusionState& state, std::span<const Alias> aliases) {
+  std::vector<Candidate> chosen = choose_apart(state, aliases);
   Proposals proposals(state);
   // Refusals are recorded while nothing is taken yet, so that each is the first reason.
   for (bool explain = true;; explain = false, proposals.next_pass()) {
@@ -135,43 +148,83 @@ std::vector<Candidate> choose(FusionState& state) {
 }
 
 // An order of execution: kernels are units, folded nodes pass their inputs on.
-std::vector<std::size_t> order(const FusionState& state, const std::vector<Candidate>& chosen) {
-  const auto nodes = state.graph().nodes().size();
-  std::vector<int> unit(nodes, -1);
-  for (std::size_t i = 0; i < chosen.size(); ++i)
-    for (NodeId n : chosen[i].match.nodes) unit[static_cast<std::size_t>(n)] = static_cast<int>(i);
-  int units = static_cast<int>(chosen.size());
-  for (auto& u : unit)
-    if (u < 0) u = units++;
-  std::vector<std::set<int>> next(static_cast<std::size_t>(units));
-  std::vector<int> waits(static_cast<std::size_t>(units), 0),
-      first(static_cast<std::size_t>(units), static_cast<int>(nodes));
-  for (std::size_t n = 0; n < nodes; ++n) {
-    first[static_cast<std::size_t>(unit[n])] =
-        std::min(first[static_cast<std::size_t>(unit[n])], static_cast<int>(n));
-    for (TensorId t : state.operands(static_cast<NodeId>(n))) {
-      const NodeId p = t >= 0 ? state.producer(t) : -1;
-      if (p < 0) continue;
-      const int from = unit[static_cast<std::size_t>(p)];
-      if (from != unit[n] && next[static_cast<std::size_t>(from)].insert(unit[n]).second)
-        ++waits[static_cast<std::size_t>(unit[n])];
+class Order {
+ public:
+  Order(const FusionState& state, const std::vector<Candidate>& chosen)
+      : state_(state),
+        kernels_(static_cast<int>(chosen.size())),
+        units_(kernels_),
+        unit_(state.graph().nodes().size(), -1) {
+    for (std::size_t i = 0; i < chosen.size(); ++i)
+      for (NodeId n : chosen[i].match.nodes) unit_[at(n)] = static_cast<int>(i);
+    for (auto& u : unit_)
+      if (u < 0) u = units_++;
+    next_.resize(at(units_));
+    waits_.resize(at(units_));
+    first_.assign(at(units_), static_cast<int>(unit_.size()));
+    for (std::size_t n = 0; n < unit_.size(); ++n) {
+      int& first = first_[at(unit_[n])];
+      first = std::min(first, static_cast<int>(n));
+      for (TensorId t : state.operands(static_cast<NodeId>(n)))
+        if (const NodeId p = t >= 0 ? state.producer(t) : -1; p >= 0) add(unit_[at(p)], unit_[n]);
     }
   }
-  std::set<std::pair<int, int>> ready;
-  for (int u = 0; u < units; ++u)
-    if (waits[static_cast<std::size_t>(u)] == 0)
-      ready.insert({first[static_cast<std::size_t>(u)], u});
-  std::vector<std::size_t> result;
-  while (!ready.empty()) {
-    const int u = ready.begin()->second;
-    ready.erase(ready.begin());
-    if (u < static_cast<int>(chosen.size())) result.push_back(static_cast<std::size_t>(u));
-    for (int v : next[static_cast<std::size_t>(u)])
-      if (--waits[static_cast<std::size_t>(v)] == 0)
-        ready.insert({first[static_cast<std::size_t>(v)], v});
+
+  // Who reads an input runs before who writes an output in its memory, but for those that need what
+  // is written: these make the alias unsafe.
+  void read_first(const Alias& alias) {
+    const NodeId producer = state_.producer(alias.output);
+    if (producer < 0) return;
+    const int writer = unit_[at(producer)];
+    std::vector<TensorId> read{alias.input};
+    for (std::size_t i = 0; i < read.size(); ++i)
+      for (NodeId n : state_.consumers(read[i])) {
+        const int reader = unit_[at(n)];
+        if (reader >= kernels_)
+          read.insert(read.end(), state_.node(n).outputs.begin(), state_.node(n).outputs.end());
+        else if (!reaches(writer, reader))
+          add(reader, writer);
+      }
   }
-  return result;
-}
+
+  std::vector<std::size_t> kernels() {
+    std::set<std::pair<int, int>> ready;
+    for (int u = 0; u < units_; ++u)
+      if (waits_[at(u)] == 0) ready.insert({first_[at(u)], u});
+    std::vector<std::size_t> result;
+    while (!ready.empty()) {
+      const int u = ready.begin()->second;
+      ready.erase(ready.begin());
+      if (u < kernels_) result.push_back(at(u));
+      for (int v : next_[at(u)])
+        if (--waits_[at(v)] == 0) ready.insert({first_[at(v)], v});
+    }
+    return result;
+  }
+
+ private:
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+  void add(int from, int to) {
+    if (from != to && next_[at(from)].insert(to).second) ++waits_[at(to)];
+  }
+  bool reaches(int from, int to) const {
+    std::vector<int> reached{from};
+    std::set<int> seen{from};
+    for (std::size_t i = 0; i < reached.size(); ++i) {
+      if (reached[i] == to) return true;
+      for (int u : next_[at(reached[i])])
+        if (seen.insert(u).second) reached.push_back(u);
+    }
+    return false;
+  }
+
+  const FusionState& state_;
+  const int kernels_;
+  int units_;
+  std::vector<int> unit_;            // by node
+  std::vector<std::set<int>> next_;  // by unit, as all below
+  std::vector<int> waits_, first_;   // first: node, which decides between those that are ready
+};
 
 bool nothing_to_do(const KernelSpec& spec) {
   std::int64_t results = 1;
@@ -189,14 +242,16 @@ bool nothing_to_do(const KernelSpec& spec) {
 }  // namespace
 
 Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
-                    std::span<const Region> regions) {
+                    std::span<const Region> regions, std::span<const Alias> aliases) {
   const Storage storage(lowered);
   FusionState state(lowered, storage, fuse, context, regions);
-  const auto chosen = fuse ? choose(state) : choose_alone(state);
+  const auto chosen = fuse ? choose(state, aliases) : choose_alone(state);
   Partition result;
   Temporaries temporaries(static_cast<TensorId>(lowered.tensors().size()));
   std::vector<KernelSpec> kernels;
-  for (std::size_t i : order(state, chosen))
+  Order order(state, chosen);
+  for (const Alias& alias : aliases) order.read_first(alias);
+  for (std::size_t i : order.kernels())
     for (auto& spec : chosen[i].pattern->lower(state, chosen[i].match))
       if (!nothing_to_do(spec))
         for (auto& part : split(std::move(spec), context, temporaries))

@@ -10,6 +10,7 @@
 #include "lower/lower.hpp"
 #include "plan/kernel_spec.hpp"
 #include "plan/plan_data.hpp"
+#include "planner/aliases.hpp"
 #include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
@@ -40,9 +41,9 @@ struct Partition {
 };
 
 // `context`: the device whose engines the kernels may use, and what was measured on it.
-// `regions`: of the lowered graph, see Lowered.
+// `regions`: of the lowered graph, see Lowered. `aliases`: what may be written over is read first.
 Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
-                    std::span<const Region> regions = {});
+                    std::span<const Region> regions = {}, std::span<const Alias> aliases = {});
 inline Partition partition(const Graph& lowered, bool fuse, std::string_view target = {},
                            std::span<const Region> regions = {}) {
   return partition(lowered, fuse, PlanContext{device_model(target), {}}, regions);

@@ -30,7 +30,10 @@ Status check_size(const PlanTensor& tensor, const Binding& binding) {
 
 Status check_pointer(const PlanTensor& tensor, const void* pointer) {
   if (pointer == &not_bound)
-    return Diagnostic{.rule = Rule::binding_missing, .tensor = tensor.name};
+    return Diagnostic{
+        .rule = Rule::binding_missing,
+        .tensor = tensor.name,
+        .allowed = tensor.by_value ? fmt::format("{{\"{}\", number}}", tensor.name) : ""};
   if (!pointer && tensor.bytes > 0)
     return Diagnostic{.rule = Rule::binding_null,
                       .tensor = tensor.name,
