@@ -85,6 +85,8 @@ std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const
     return with_plan(decided, schedule_as(*wgmma, spec, context.device));
   if (const auto* const mma = decided.mma())
     return with_plan(decided, schedule_as(*mma, spec, context.device));
+  if (const auto* const simt = decided.simt())
+    return with(decided, spec, schedule_as(*simt, spec, context.device));
   return {};
 }
 
@@ -117,7 +119,7 @@ bool differs_at_launch(const ScheduledKernel& one, const ScheduledKernel& other)
   }
   if (const auto* const e = one.wgmma())
     return e->window ? only_images_differ(a, b) : !a.contraction().rows.on;
-  return one.mma() && !a.contraction().rows.on;
+  return (one.mma() || one.simt()) && !a.contraction().rows.on;
 }
 
 }  // namespace sinter

@@ -189,6 +189,21 @@ TEST_CASE("classes of extents: rows of products", "[gpu][extents]") {
        true});
 }
 
+TEST_CASE("classes of extents: products of f32 on ordinary cores", "[gpu][extents]") {
+  run({"ordinary",
+       {dyn("rows", 1, 200, {64})},
+       {.name = "extents"},
+       [](Graph& g, GraphBuilder::Extents e) {
+         const Tensor x = g.tensor("x", {e[0], 96}), w = g.tensor("w", {96, 80}),
+                      dy = g.tensor("dy", {e[0], 80});
+         g.output(relu(matmul(x, w)), "y");
+         g.output(matmul(transpose(x, {1, 0}), dy), "dw");
+       },
+       {{{8}, {7}, {64}}, {{65}, {199}}},
+       35,
+       true});
+}
+
 TEST_CASE("classes of extents: products in several schedules", "[gpu][extents]") {
   run({"wide",
        {dyn("rows", 1, 300, {1})},

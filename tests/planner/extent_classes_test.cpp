@@ -77,6 +77,20 @@ TEST_CASE("plans of a class differ in the numbers of their launches alone") {
   CHECK(c.classes.count() == 1);
 }
 
+TEST_CASE("products on ordinary cores are of a class, too") {
+  for (const DataType type : {DataType::f32, DataType::f64}) {
+    Classes c(
+        [=](Graph& g, GraphBuilder::Extents e) {
+          const Tensor x = g.tensor("x", {e[0], 96}), w = g.tensor("w", {96, 80});
+          g.output(relu(matmul(x, w)), "y");
+        },
+        {dyn("rows", 1, 1000, {1000})}, "sm_90a",
+        {.name = "extents", .io = type, .intermediate = type, .compute = type});
+    CHECK(c.compiles({40}));
+    for (const std::int64_t rows : {7, 39, 63}) CHECK_FALSE(c.compiles({rows}));
+  }
+}
+
 TEST_CASE("extents that are alone in their class are constants") {
   Classes c(build_norm, {dyn("batch", 1, 64), dyn("tokens", 1, 4096)});
   const auto plan = c.plan({1, 1});

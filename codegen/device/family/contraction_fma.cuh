@@ -150,7 +150,7 @@ SINTER_DEVICE void sum_thread_tile(const Args& args, const LoaderA& a, const Loa
   constexpr int stages = Config::stages, slices = T::slices, last = slices - T::turn;
   constexpr unsigned panel_a = LoaderA::Layout::bytes,
                      stage_bytes = panel_a + LoaderB::Layout::bytes;
-  constexpr Index steps = WarpTiles<Config>::steps;
+  constexpr auto steps = WarpTiles<Config>::steps;
   constexpr bool copies = LoaderA::copied || LoaderB::copied;
   const auto following = [&](unsigned stage) {
     return stage == shared + (stages - 1) * stage_bytes ? shared : stage + stage_bytes;

@@ -54,13 +54,19 @@ struct Tiling {
   using Index = typename Config::Index;
   static constexpr int tile = Config::tile, each = tile / 16;
   static_assert(tile % 64 == 0);
-  static constexpr Index row_tiles = static_cast<Index>(ceil_divide(P::rows, tile)),
-                         column_tiles = static_cast<Index>(ceil_divide(P::columns, tile)),
-                         steps = static_cast<Index>(ceil_divide(P::depth, kStep));
-  static constexpr long long tiles = static_cast<long long>(P::batches) * row_tiles * column_tiles;
+  static constexpr auto row_tiles =
+      number<is_known(P::rows)>([] { return static_cast<Index>(ceil_divide(P::rows, tile)); });
+  static constexpr auto column_tiles = number<is_known(P::columns)>(
+      [] { return static_cast<Index>(ceil_divide(P::columns, tile)); });
+  static constexpr auto steps =
+      number<is_known(P::depth)>([] { return static_cast<Index>(ceil_divide(P::depth, kStep)); });
+  static constexpr auto tiles = number<is_known(P::batches, row_tiles, column_tiles)>(
+      [] { return static_cast<long long>(P::batches) * row_tiles * column_tiles; });
   // Divisors, which the compiler sees also where there is no tile.
-  static constexpr long long row_tiles_or_1 = row_tiles > 0 ? row_tiles : 1,
-                             column_tiles_or_1 = column_tiles > 0 ? column_tiles : 1;
+  static constexpr auto row_tiles_or_1 = number<is_known(row_tiles)>(
+      [] { return row_tiles > 0 ? static_cast<long long>(row_tiles) : 1LL; });
+  static constexpr auto column_tiles_or_1 = number<is_known(column_tiles)>(
+      [] { return column_tiles > 0 ? static_cast<long long>(column_tiles) : 1LL; });
 };
 
 // Fragment of this thread's element number i in a step of one operand: neighbouring threads along k
@@ -141,7 +147,7 @@ SINTER_DEVICE void sum_tile(const A& a, const B& b, const typename Problem<Confi
                             const SetM& set_m, const SetN& set_n, Shared<T, Config::tile>& shared,
                             T (&sum)[each][each]) {
   using Index = typename Config::Index;
-  constexpr Index steps = Tiling<Config>::steps;
+  constexpr auto steps = Tiling<Config>::steps;
   T acc[each][each] = {};
   T next_a[each], next_b[each];
   const auto load_step = [&](Index step) {
@@ -183,9 +189,9 @@ SINTER_DEVICE void run(const A& a, const B& b, const Epilogue& epilogue, const R
     const Index column0 = static_cast<Index>(tile % Tiles::column_tiles_or_1) * tile_size;
     const long long row_tile = tile / Tiles::column_tiles_or_1;
     const Index batch = static_cast<Index>(row_tile / Tiles::row_tiles_or_1);
-    const Index row0 = rows.begin(batch, P::rows) +
+    const Index row0 = rows.template begin<Index>(batch, P::rows) +
                        static_cast<Index>(row_tile % Tiles::row_tiles_or_1) * tile_size;
-    const Index row_end = rows.end(batch, P::rows);
+    const Index row_end = rows.template end<Index>(batch, P::rows);
     if (row0 >= row_end) continue;  // of a group that has no more rows; the same for all threads
     Coord c;
     P::set_batch(c, batch);

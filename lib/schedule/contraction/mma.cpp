@@ -259,7 +259,8 @@ KernelChoice MmaChoice::ranked() const {
 
 std::optional<MmaPlan> schedule_as(const MmaConfig& decided, const KernelSpec& spec,
                                    const DeviceModel& device) {
-  auto plan = plan_mma(spec, device);
+  const bool ordinary = decided.ordinary_cores();
+  auto plan = ordinary ? plan_fma(spec, device, {}) : plan_mma(spec, device);
   if (!plan || spec.contraction().rows.on || !spec.gathers.empty()) return {};
   const MmaConfig& own = plan->engine;
   const auto alike = [](const MmaOperand& a, const MmaOperand& b) {
@@ -279,9 +280,18 @@ std::optional<MmaPlan> schedule_as(const MmaConfig& decided, const KernelSpec& s
   e.tiles = elements(plan->spec.extent, 0, c.batch) * tiles(c.first_m(), c.first_n(), e.tile.m) *
             tiles(c.first_n(), c.first_k(), e.tile.n);
   e.grid = clamp_grid(e.tiles);
-  const Started started = start(spec, e.number, Factors(spec).exact_run());
-  e.microseconds = plan->microseconds =
-      microseconds(started, {e.tile, tile_microseconds(started.work, e.tile, device)}, device);
+  if (ordinary) {
+    const auto& legal = plan->choice.tiles;
+    const auto same = std::find_if(legal.begin(), legal.end(), [&](const EstimatedMmaTile& t) {
+      return to_text(t.tile) == to_text(e.tile);
+    });
+    if (same == legal.end()) return {};
+    e.microseconds = plan->microseconds = same->microseconds;
+  } else {
+    const Started started = start(spec, e.number, Factors(spec).exact_run());
+    e.microseconds = plan->microseconds =
+        microseconds(started, {e.tile, tile_microseconds(started.work, e.tile, device)}, device);
+  }
   plan->engine = std::move(e);
   return plan;
 }

@@ -23,6 +23,20 @@ double microseconds(const KernelSpec& spec, int tile, double tiles, const Device
                   bytes_moved(spec) / device.memory_bandwidth);
 }
 
+double tiles_of(const KernelSpec& spec, int tile) {
+  const ContractionSpec& c = spec.contraction();
+  const auto along = [&](int from, int size) {
+    return std::ceil(elements(spec.extent, from, from + size) / tile);
+  };
+  return elements(spec.extent, 0, c.first_m()) * along(c.first_m(), c.m) * along(c.first_n(), c.n);
+}
+
+void take_tile(SimtConfig& s, int tile, const KernelSpec& spec, const DeviceModel& device) {
+  s.tile = tile;
+  s.grid = clamp_grid(tiles_of(spec, tile));
+  s.microseconds = microseconds(spec, tile, tiles_of(spec, tile), device);
+}
+
 }  // namespace
 
 SimtConfig schedule_simt(const KernelSpec& spec, const DeviceModel& device) {
@@ -38,20 +52,24 @@ SimtConfig schedule_simt(const KernelSpec& spec, const DeviceModel& device) {
   // Large tiles read half as many factors for each product and are 1.3 times as fast, but need
   // enough results to occupy most SMs, and four times the registers: those of doubles
   // would not fit.
-  const auto tiles = [&](int tile) {
-    const auto along = [&](int from, int size) {
-      return std::ceil(elements(spec.extent, from, from + size) / tile);
-    };
-    return elements(spec.extent, 0, m) * along(m, c.m) * along(n, c.n);
-  };
   constexpr int kOperands = kLargeTile / 16;  // that a thread loads of each in a step
   const bool large =
       c.accumulate == DataType::f32 && c.zero_dominates == ZeroOf::neither && !c.rows.on &&
-      3 * tiles(kLargeTile) >= 2 * device.sms && 4 * tiles(kLargeTile) <= 1.3 * tiles(kSmallTile) &&
+      3 * tiles_of(spec, kLargeTile) >= 2 * device.sms &&
+      4 * tiles_of(spec, kLargeTile) <= 1.3 * tiles_of(spec, kSmallTile) &&
       (element_cost(spec, c.a().body) + element_cost(spec, c.b().body)) * kOperands <= kMostCode;
-  s.tile = large ? kLargeTile : kSmallTile;
-  s.grid = clamp_grid(tiles(s.tile));
-  s.microseconds = microseconds(spec, s.tile, tiles(s.tile), device);
+  take_tile(s, large ? kLargeTile : kSmallTile, spec, device);
+  return s;
+}
+
+std::optional<SimtConfig> schedule_as(const SimtConfig& decided, const KernelSpec& spec,
+                                      const DeviceModel& device) {
+  SimtConfig s = schedule_simt(spec, device);
+  if (spec.contraction().rows.on || !spec.gathers.empty() || s.a_k_fastest != decided.a_k_fastest ||
+      s.b_k_fastest != decided.b_k_fastest || s.n_fastest != decided.n_fastest)
+    return {};
+  s.wide_index |= decided.wide_index;
+  take_tile(s, decided.tile, spec, device);
   return s;
 }
 

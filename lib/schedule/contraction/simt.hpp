@@ -1,6 +1,8 @@
 // How a contraction runs on ordinary cores; see codegen/device/family/contraction_simt.cuh. A pure
 // function of the spec and the device model.
 #pragma once
+#include <optional>
+
 #include "plan/kernel_spec.hpp"
 #include "schedule/launch.hpp"
 #include "target/device_model.hpp"
@@ -16,5 +18,8 @@ struct SimtConfig : Launch {
 };
 
 SimtConfig schedule_simt(const KernelSpec& spec, const DeviceModel& device);
+// In the tiles of one for other extents; nothing where its operands lie otherwise.
+std::optional<SimtConfig> schedule_as(const SimtConfig& decided, const KernelSpec& spec,
+                                      const DeviceModel& device);
 
 }  // namespace sinter
