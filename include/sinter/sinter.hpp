@@ -1,4 +1,5 @@
-// Sinter: operation graphs with run-time fusion. Everything a program needs.
+// Sinter: operation graphs with run-time fusion. Describing, compiling, executing; plan_cache.hpp
+// and buffers.hpp stand beside it.
 #pragma once
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"

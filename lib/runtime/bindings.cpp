@@ -92,12 +92,19 @@ Status BindingTable::place(const Binding& binding, bool only_numbers,
                       .tensor = tensor.name,
                       .seen = "a pointer",
                       .allowed = fmt::format("{{\"{}\", number}}", tensor.name)};
-  if (!tensor.by_value && (binding.by_value || only_numbers))
+  const char* const again = only_numbers ? "bind the executable again for other memory" : "";
+  if (!tensor.by_value && binding.by_value)
     return Diagnostic{.rule = Rule::binding_memory,
                       .tensor = tensor.name,
-                      .seen = binding.by_value ? "a number" : "a pointer, after it was bound",
-                      .allowed = only_numbers ? "what is passed by value" : "a pointer",
-                      .fix = only_numbers ? "bind the executable again for other memory" : ""};
+                      .seen = "a number",
+                      .allowed = "a pointer",
+                      .fix = again};
+  if (!tensor.by_value && only_numbers)
+    return Diagnostic{.rule = Rule::binding_repeated,
+                      .tensor = tensor.name,
+                      .seen = "a pointer, after it was bound",
+                      .allowed = "what is passed by value",
+                      .fix = again};
   if (!only_numbers && pointers[at] != &not_bound)
     return Diagnostic{.rule = Rule::binding_repeated, .tensor = tensor.name};
   if (tensor.by_value) {

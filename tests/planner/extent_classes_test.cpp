@@ -119,6 +119,7 @@ TEST_CASE("extents out of range name the symbol") {
   CHECK(high.attribute == "batch");
   CHECK(high.seen == "65");
   CHECK(high.allowed == "1 to 64");
+  CHECK(std::string_view(high.file).ends_with("extent_classes_test.cpp"));  // its declaration
   CHECK(refused({1, 1}).attribute == "tokens");
   CHECK(refused({1}).attribute == "the number of extents");
   CHECK(c.classes.check(std::vector<std::int64_t>{64, 4096}));

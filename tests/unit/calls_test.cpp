@@ -49,7 +49,7 @@ TEST_CASE("a number of each call is no part of the plan") {
   REQUIRE(bound->execute(nullptr));  // what was bound stays
   CHECK(u.next.get()[3] == 0);
   CHECK(rule(bound->execute(nullptr, {{"rate", 2.0}})) == Rule::binding_unknown);
-  CHECK(rule(bound->execute(nullptr, {{"p", u.next}})) == Rule::binding_memory);
+  CHECK(rule(bound->execute(nullptr, {{"p", u.next}})) == Rule::binding_repeated);
   CHECK(rule(bound->execute(nullptr, {{"lr", u.p}})) == Rule::binding_number);
 }
 
