@@ -38,6 +38,7 @@ EmulatedCluster::EmulatedCluster(std::vector<HostKernel> kernels, const void* ar
       shared_bytes_(shared_bytes),
       warps_of_block_((threads + kWarp - 1) / kWarp),
       threads_(threads * kernels_.size()),
+      waits_for_(threads_.size()),
       warps_(warps_of_block_ * kernels_.size()),
       stacks_(stacks(threads_.size() * kStack)) {
   for (std::size_t b = 0; b < kernels_.size(); ++b) anchor[b] = kernels_[b].anchor();
@@ -58,9 +59,8 @@ std::string EmulatedCluster::run(unsigned first, unsigned of, unsigned turn) {
   at_named_.assign(blocks * kNamedBarriers, {});
   cluster_arrived_ = cluster_phase_ = 0;
   in_flight_.clear();
+  waits_for_.assign(threads_.size(), nullptr);
   for (Thread& t : threads_) {
-    t.done = false;
-    t.waits_for = nullptr;
     t.cluster_turn = 0;
     t.copies.clear();
     t.stores.clear();
@@ -74,7 +74,7 @@ std::string EmulatedCluster::run(unsigned first, unsigned of, unsigned turn) {
     bool moved = false;
     for (unsigned i = 0; i < threads_.size(); ++i) {
       const unsigned t = falling ? static_cast<unsigned>(threads_.size()) - 1 - i : i;
-      if (threads_[t].done || threads_[t].waits_for) continue;
+      if (waits_for_[t]) continue;
       moved = true;
       resume(t);
     }
@@ -113,8 +113,8 @@ void EmulatedCluster::enter(unsigned high, unsigned low) {
 
 void EmulatedCluster::end_thread() {
   Thread& t = running();
-  t.done = true;
-  if (!t.stores.open.empty() || !t.stores.groups.empty())
+  waits_for_[running_number()] = this;
+  if (!t.stores.empty())
     if (late) fault_ = "a thread ends while its stores still read shared memory";
   if (t.cluster_turn > cluster_phase_) --cluster_arrived_;  // it did not wait
   --live_;
@@ -143,49 +143,47 @@ void EmulatedCluster::resume(unsigned number) {
 }
 
 void EmulatedCluster::wait_for(const void* what) {
-  Thread& t = running();
-  t.waits_for = what;
-  if (_setjmp(t.here) == 0) _longjmp(scheduler_, 1);
+  waits_for_[running_number()] = what;
+  if (_setjmp(running().here) == 0) _longjmp(scheduler_, 1);
 }
-void EmulatedCluster::release(const void* what, std::span<Thread> threads) {
-  for (Thread& t : threads)
-    if (t.waits_for == what) t.waits_for = nullptr;
+void EmulatedCluster::release(const void* what, Waits waits) {
+  for (const void*& w : waits)
+    if (w == what) w = nullptr;
 }
 
 // ---- barriers of threads
 
-std::span<EmulatedCluster::Thread> EmulatedCluster::warp_threads() {
+EmulatedCluster::Waits EmulatedCluster::of_warp() {
   const unsigned first = thread.x / kWarp * kWarp;
-  return block_threads().subspan(first, std::min(kWarp, count_ - first));
+  return of_block().subspan(first, std::min(kWarp, count_ - first));
 }
-bool EmulatedCluster::passes(Meeting& meeting, unsigned expected, std::span<Thread> among) {
+bool EmulatedCluster::passes(Meeting& meeting, unsigned expected, Waits among) {
   if (meeting.arrived != expected) return false;
   meeting.arrived = 0;
   release(&meeting, among);
   return true;
 }
-void EmulatedCluster::meet(Meeting& meeting, unsigned expected, bool waits,
-                           std::span<Thread> among) {
+void EmulatedCluster::meet(Meeting& meeting, unsigned expected, bool waits, Waits among) {
   ++meeting.arrived;
   if (!passes(meeting, expected, among) && waits) wait_for(&meeting);
 }
 void EmulatedCluster::block_barrier() {
-  meet(at_block_[rank], live_of_block_[rank], true, block_threads());
+  meet(at_block_[rank], live_of_block_[rank], true, of_block());
 }
 void EmulatedCluster::warp_barrier() {
-  meet(at_warp_[warp_number()], live_of_warp_[warp_number()], true, warp_threads());
+  meet(at_warp_[warp_number()], live_of_warp_[warp_number()], true, of_warp());
 }
 void EmulatedCluster::multiply_shown(emulator::Number type, float* sums) {
   test::multiply_shown(type, *warp, thread.x % kWarp, sums);
 }
 void EmulatedCluster::named_barrier(unsigned id, unsigned threads, bool waits) {
-  meet(at_named_[rank * kNamedBarriers + id], threads, waits, block_threads());
+  meet(at_named_[rank * kNamedBarriers + id], threads, waits, of_block());
 }
 
 // Who has left is not waited for.
 void EmulatedCluster::release_met() {
-  passes(at_warp_[warp_number()], live_of_warp_[warp_number()], warp_threads());
-  passes(at_block_[rank], live_of_block_[rank], block_threads());
+  passes(at_warp_[warp_number()], live_of_warp_[warp_number()], of_warp());
+  passes(at_block_[rank], live_of_block_[rank], of_block());
   if (cluster_arrived_ > 0 && cluster_arrived_ == live_) end_cluster_phase();
 }
 
@@ -228,20 +226,15 @@ void EmulatedCluster::barrier_wait(unsigned address, int parity) {
 // ---- asynchronous work
 
 template <class Work>
-void EmulatedCluster::Queue<Work>::commit() {
-  groups.push_back(std::move(open));
-  open.clear();
-}
-template <class Work>
 template <class Run>
 void EmulatedCluster::Queue<Work>::finish(int groups_left, const Run& run) {
-  while (static_cast<int>(groups.size()) > std::max(groups_left, 0)) {
-    for (const Work& w : groups.front()) run(w);
-    groups.pop_front();
-  }
-  if (groups_left >= 0) return;
-  for (const Work& w : open) run(w);
-  open.clear();
+  const auto left = static_cast<std::size_t>(std::max(groups_left, 0));
+  const std::size_t groups = ends.size() > left ? ends.size() - left : 0;
+  const std::size_t done = groups_left < 0 ? work.size() : groups > 0 ? ends[groups - 1] : 0;
+  for (std::size_t i = 0; i < done; ++i) run(work[i]);
+  work.erase(work.begin(), work.begin() + static_cast<std::ptrdiff_t>(done));
+  ends.erase(ends.begin(), ends.begin() + static_cast<std::ptrdiff_t>(groups));
+  for (std::size_t& end : ends) end -= done;
 }
 
 void EmulatedCluster::carry_out(const Copy& c) {
@@ -258,7 +251,7 @@ void EmulatedCluster::copy(void* to, const void* from, int bytes, int valid) {
     if (p == to || valid > 0)  // of no bytes the address is not looked at
       expect_multiple(reinterpret_cast<std::uintptr_t>(p), static_cast<unsigned>(bytes), "a copy");
   const Copy c{to, from, bytes, valid};
-  late ? running().copies.open.push_back(c) : carry_out(c);
+  late ? running().copies.work.push_back(c) : carry_out(c);
 }
 void EmulatedCluster::commit_copies() { running().copies.commit(); }
 void EmulatedCluster::wait_for_copies(int groups_left) {
@@ -268,7 +261,7 @@ void EmulatedCluster::wait_for_copies(int groups_left) {
 // All lanes of a warp start and wait together.
 void EmulatedCluster::multiply(const emulator::Product& p) {
   warp_barrier();
-  late ? running().multiplications.open.push_back(p) : test::multiply(p);
+  late ? running().multiplications.work.push_back(p) : test::multiply(p);
 }
 void EmulatedCluster::commit_multiplications() { running().multiplications.commit(); }
 void EmulatedCluster::wait_for_multiplications(int groups_left) {
@@ -376,12 +369,12 @@ void EmulatedCluster::store_box(const emulator::BoxMap& map, unsigned from,
   expect_multiple(static_cast<unsigned>(map.extent[0] * map.bytes), 16,
                   "the columns of a stored tensor");
   const Store s{map, from, place, false};
-  late ? running().stores.open.push_back(s) : store_out(s);
+  late ? running().stores.work.push_back(s) : store_out(s);
 }
 void EmulatedCluster::add_box(const emulator::BoxMap& map, unsigned from,
                               emulator::BoxPlace place) {
   const Store s{map, from, place, true};
-  late ? running().stores.open.push_back(s) : store_out(s);
+  late ? running().stores.work.push_back(s) : store_out(s);
 }
 void EmulatedCluster::commit_stores() { running().stores.commit(); }
 void EmulatedCluster::wait_for_stores(int groups_left) {

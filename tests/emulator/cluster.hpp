@@ -67,13 +67,15 @@ class EmulatedCluster final : public emulator::Machine {
     emulator::BoxPlace place;
     bool adds;
   };
-  // Asynchronous work of one kind, in groups.
+  // Asynchronous work of one kind, oldest first, and where each group of it ends; what is behind
+  // the last end is in no group.
   template <class Work>
   struct Queue {
-    std::vector<Work> open;
-    std::deque<std::vector<Work>> groups;
-    void clear() { open.clear(), groups.clear(); }
-    void commit();
+    std::vector<Work> work;
+    std::vector<std::size_t> ends;
+    bool empty() const { return work.empty() && ends.empty(); }
+    void clear() { work.clear(), ends.clear(); }
+    void commit() { ends.push_back(work.size()); }
     template <class Run>
     void finish(int groups_left, const Run& run);
   };
@@ -84,8 +86,7 @@ class EmulatedCluster final : public emulator::Machine {
   struct Thread {
     ucontext_t start;  // later its place is `here`: switching contexts costs a system call
     jmp_buf here;
-    bool started = false, done = false;
-    const void* waits_for = nullptr;
+    bool started = false;
     unsigned cluster_turn = 0;
     Queue<Copy> copies;
     Queue<Store> stores;
@@ -96,18 +97,21 @@ class EmulatedCluster final : public emulator::Machine {
   void end_thread();
   static void carry_out(const Copy& copy);
   void expect_multiple(std::uintptr_t at, unsigned bytes, const char* what);
-  Thread& running() { return threads_[rank * count_ + thread.x]; }
+  std::size_t running_number() const { return rank * count_ + thread.x; }
+  Thread& running() { return threads_[running_number()]; }
   unsigned warp_number() const { return rank * warps_of_block_ + thread.x / emulator::kWarp; }
   std::byte* stack_of(const Thread& t) const;
   void resume(unsigned number);
   void wait_for(const void* what);
-  std::span<Thread> block_threads() { return {&threads_[rank * count_], count_}; }
-  std::span<Thread> warp_threads();
-  void release(const void* what) { release(what, threads_); }
-  static void release(const void* what, std::span<Thread> threads);
+  // What threads wait for, of those of a block or a warp.
+  using Waits = std::span<const void*>;
+  Waits of_block() { return Waits(waits_for_).subspan(rank * count_, count_); }
+  Waits of_warp();
+  void release(const void* what) { release(what, waits_for_); }
+  static void release(const void* what, Waits waits);
   // `among`: the threads that may wait.
-  bool passes(Meeting& meeting, unsigned expected, std::span<Thread> among);
-  void meet(Meeting& meeting, unsigned expected, bool waits, std::span<Thread> among);
+  static bool passes(Meeting& meeting, unsigned expected, Waits among);
+  void meet(Meeting& meeting, unsigned expected, bool waits, Waits among);
   void release_met();
   void end_cluster_phase();
   char* memory_of(unsigned block, unsigned address);
@@ -122,6 +126,9 @@ class EmulatedCluster final : public emulator::Machine {
   const void* arguments_;
   unsigned count_, shared_bytes_, warps_of_block_;  // of a block
   std::vector<Thread> threads_;
+  // Of each thread: null where it can run, this object where it has ended. Not in Thread, as all of
+  // them are looked at again and again, and a thread is kilobytes.
+  std::vector<const void*> waits_for_;
   std::vector<emulator::Warp> warps_;
   std::vector<Meeting> at_warp_, at_block_, at_named_;
   std::vector<unsigned> live_of_warp_, live_of_block_;

@@ -1,6 +1,7 @@
 #include "emulator/product.hpp"
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -49,30 +50,39 @@ const float* values() {
 template <Number number>
 class Decoder {
   static constexpr bool is_float = number == Number::bf16 || number == Number::tf32;
-  static constexpr bool is_byte = !is_float && number != Number::f16;
 
  public:
+  static constexpr int bytes = number == Number::tf32                            ? 4
+                               : number == Number::bf16 || number == Number::f16 ? 2
+                                                                                 : 1;
   double operator()(const char* p) const {
-    if constexpr (is_byte) return values_[static_cast<unsigned char>(*p)];
-    if constexpr (is_float) {
-      std::uint32_t bits = 0;
-      std::memcpy(&bits, p, number == Number::bf16 ? 2 : 4);
-      bits = number == Number::bf16 ? bits << 16 : bits & 0xffffe000u;
-      float x;
-      std::memcpy(&x, &bits, sizeof x);
-      return x;
-    }
-    std::uint16_t code;
+    Code code;
     std::memcpy(&code, p, sizeof code);
-    return values_[code];
+    return value(code);
+  }
+  // Those of 16 bytes, several at once by a compiler's vectors where they need no table.
+  void line(const char* p, double* values) const {
+    constexpr int count = 16 / bytes;
+    Code codes[count];
+    std::memcpy(codes, p, sizeof codes);
+    for (int i = 0; i < count; ++i) values[i] = value(codes[i]);
   }
 
  private:
+  using Code = std::conditional_t<bytes == 1, std::uint8_t,
+                                  std::conditional_t<bytes == 2, std::uint16_t, std::uint32_t>>;
+
+  double value(Code code) const {
+    if constexpr (is_float)
+      return std::bit_cast<float>(bytes == 2 ? std::uint32_t{code} << 16 : code & 0xffffe000u);
+    else
+      return values_[code];
+  }
   static const float* table() {
     if constexpr (is_float)
       return nullptr;
     else
-      return values < number, is_byte ? 8 : 16 > ();
+      return values<number, bytes * 8>();
   }
   const float* values_ = table();
 };
@@ -111,14 +121,16 @@ class SharedOperand {
         swizzle_(descriptor >> 62 == 1   ? 128
                  : descriptor >> 62 == 2 ? 64
                                          : 32),
+        line_(std::countr_zero(swizzle_)),
         across_(across),
         bytes_(static_cast<unsigned>(p.bytes)) {}
   const char* at(int m_or_n, int step) const {
     const auto mn = static_cast<unsigned>(m_or_n), k = static_cast<unsigned>(step);
     unsigned a = start_;
     if (across_) {
-      const unsigned in_line = swizzle_ / bytes_;
-      a += k % 8 * swizzle_ + k / 8 * stride_ + mn / in_line * leading_ + mn % in_line * bytes_;
+      const unsigned byte = mn * bytes_;  // lines are of 2^line_ bytes
+      a +=
+          k % 8 * swizzle_ + k / 8 * stride_ + (byte >> line_) * leading_ + (byte & (swizzle_ - 1));
     } else {
       a += mn % 8 * swizzle_ + mn / 8 * stride_ + k * bytes_;
     }
@@ -133,35 +145,36 @@ class SharedOperand {
 
   const char* anchor_;
   unsigned start_, leading_, stride_, swizzle_;
+  int line_;
   bool across_;
   unsigned bytes_;
 };
 
 // A line of an operand in shared memory along k. 16 bytes of one stay together in every swizzle.
 template <Number number>
-void decode_line(const emulator::Product& p, const SharedOperand& operand, bool across, int m_or_n,
-                 int depth, double (&values)[kMostDepth]) {
+void decode_line(const SharedOperand& operand, bool across, int m_or_n,
+                 double (&values)[kMostDepth]) {
   const Decoder<number> decoded;
-  const int together = across ? 1 : 16 / p.bytes;
-  for (int k = 0; k < depth; k += together) {
-    const char* const at = operand.at(m_or_n, k);
-    for (int e = 0; e < together; ++e) values[k + e] = decoded(at + e * p.bytes);
-  }
+  constexpr int depth = 32 / decoded.bytes;
+  if (across)
+    for (int k = 0; k < depth; ++k) values[k] = decoded(operand.at(m_or_n, k));
+  else
+    for (int k = 0; k < depth; k += 16 / decoded.bytes)
+      decoded.line(operand.at(m_or_n, k), values + k);
 }
 
 // What a thread holds of the left operand: two rows. engine/fragment.cuh says which.
-void left_rows(const emulator::Product& p, int depth, double (&rows)[2][kMostDepth]) {
+void left_rows(const emulator::Product& p, double (&rows)[2][kMostDepth]) {
   const SharedOperand a(p, p.a, p.a_across);
   with_constant(p.type_a, [&](auto number) {
     const Decoder<number()> decoded;
     for (int half = 0; half < 2; ++half) {
       if (!p.a_of_quad[0]) {
-        decode_line<number()>(p, a, p.a_across, p.warp * 16 + p.lane / 4 + 8 * half, depth,
-                              rows[half]);
+        decode_line<number()>(a, p.a_across, p.warp * 16 + p.lane / 4 + 8 * half, rows[half]);
         continue;
       }
-      for (int k = 0; k < depth; ++k) {
-        const int byte = k * p.bytes;
+      for (int k = 0; k < 32 / decoded.bytes; ++k) {
+        const int byte = k * decoded.bytes;
         rows[half][k] = decoded(
             reinterpret_cast<const char*>(p.a_of_quad[byte / 4 % 4] + byte / 16 * 2 + half) +
             byte % 4);
@@ -189,15 +202,15 @@ double sum_of_bytes(const double (&products)[kMostDepth], double before) {
 
 template <class Sum, Number type_b>
 void add(const emulator::Product& p) {
-  const int depth = 32 / p.bytes;
+  constexpr int depth = 32 / Decoder<type_b>::bytes;
   double rows[2][kMostDepth], columns[2][kMostDepth];
-  left_rows(p, depth, rows);
+  left_rows(p, rows);
   const SharedOperand b(p, p.b, p.b_across);
   const bool bytes = p.type_a == Number::e4m3 || p.type_a == Number::e5m2;
   auto* const d = static_cast<Sum*>(p.d);
   for (int i = 0; i < p.columns / 2; i += 4) {
     for (int j = 0; j < 2; ++j)
-      decode_line<type_b>(p, b, p.b_across, i * 2 + p.lane % 4 * 2 + j, depth, columns[j]);
+      decode_line<type_b>(b, p.b_across, i * 2 + p.lane % 4 * 2 + j, columns[j]);
     double sums[2][2] = {};
     if (!bytes)
       for (int k = 0; k < depth; ++k)
