@@ -167,6 +167,7 @@ void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<Con
                      {"ahead", e.ahead, true},
                      {"rotate", e.rotate},
                      {"n_fastest", e.n_fastest, true}});
+  if (e.image_rows) return;
   const int columns = loaded_columns(e.tile.n, e.b.k_fastest, e.operand_bytes);
   if (e.taps_each == 0 && columns != e.tile.n) c.push_back({"loaded_columns", columns});
   if (e.through_ring) c.push_back({"through_ring", true, true});
@@ -355,6 +356,7 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
     else
       out.line("static constexpr int {} = {};", c.name, c.value);
   if (wgmma && wgmma->window) print_window(out, *wgmma);
+  if (wgmma && wgmma->image_rows) print_image_rows(out, *wgmma);
   if (const auto* const depthwise = kernel.depthwise()) print_depthwise_axes(out, spec, *depthwise);
   print_accesses(out, spec, names);
   if (const int aligned_by = kernel.aligned_by(); aligned_by >= 0)
@@ -398,7 +400,7 @@ void print_first_config(TextWriter& out, const ChainedConfig& e, const KernelNam
 void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names) {
   const KernelSpec& spec = kernel.spec;
   out.open("struct Args {{");
-  if (const WgmmaConfig* const e = kernel.wgmma())
+  if (const WgmmaConfig* const e = kernel.wgmma(); e && !e->image_rows)
     out.line("sinter::TensorMap {}map_b{}{};", spec.contraction().rows.gathers() ? "" : "map_a, ",
              e->b2 ? ", map_b2" : "", e->result ? ", map_result" : "");
   if (const DepthwiseConfig* const e = kernel.depthwise(); e && e->image.map)

@@ -51,6 +51,8 @@ std::string counted_products(const KernelSpec& spec, const WgmmaConfig* engine) 
   const ContractionSpec& c = spec.contraction();
   if (c.zero_dominates != ZeroOf::neither)
     return has_marked_zeros(c) ? "UnlessMarked" : "UnlessZero";
+  // Of few channels zeros of the filter meet pixels beside its taps.
+  if (engine && engine->image_rows) return "EveryProduct";
   if (!engine || !engine->window || engine->integers) return {};
   if (sees_other_groups(*engine)) return "EveryProduct";
   const BoxedOperand& of = engine->a.of_result ? engine->a : engine->b;

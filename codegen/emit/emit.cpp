@@ -70,6 +70,8 @@ FamilyText family_text(const ScheduledKernel& kernel) {
       return {"rowwise", "rows with reductions along them"};
     default:
       if (kernel.chained()) return {"contraction_chained", "two products on tensor cores"};
+      if (const auto* const e = kernel.wgmma(); e && e->image_rows)
+        return {"contraction_image_rows", "sums of products on tensor cores, of few channels"};
       if (kernel.wgmma()) return {"contraction_wgmma", "sums of products on tensor cores"};
       if (const auto* const e = kernel.depthwise())
         return {"contraction_depthwise" + std::string(depthwise_suffix(*e)),
@@ -176,6 +178,8 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
   if (const WgmmaConfig* const e = kernel.wgmma(); e && e->resident)
     return fmt::format("sinter::contraction::{}<Config, OperandA, OperandB, Body>(args);",
                        e->taps_each > 0 ? "run_filter_gradient" : "run_window");
+  if (const WgmmaConfig* const e = kernel.wgmma(); e && e->image_rows)
+    return "sinter::contraction::run_image_rows<Config, Image, ElementB, Body>(args);";
   if (const WgmmaConfig* const e = kernel.wgmma())
     return fmt::format(
         "sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, {}, Body{}>(args{});",
@@ -315,6 +319,12 @@ std::string kernel_text(const ScheduledKernel& scheduled, const KernelNames& nam
       }
       if (wgmma) {
         print_fragment(out, scheduled, names, body);
+        if (wgmma->image_rows) {
+          print_image(out, spec, names, *wgmma);
+          print_retaken(out, spec, names, wgmma);
+          print_packed_epilogue(out, spec, names, body, wgmma);
+          break;
+        }
         if (factors->rows.gathers())
           print_gathered_operand(out, spec, names, wgmma->a, "OperandA");
         else
@@ -419,6 +429,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
   // Of the tile that runs, which may be a measured one.
   if (wgmma || mma || depthwise || chained || attention || backward)
     kernel.config.emplace_back("estimated_ns", std::llround(launch.microseconds * 1000));
+  if (wgmma && wgmma->image_rows) kernel.config.emplace_back("image_rows", 1);
   if (wgmma) {
     kernel.config.emplace_back(
         "legal_tiles",
@@ -438,7 +449,7 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
     kernel.config.emplace_back("b_copied", right.copied);
     kernel.config.emplace_back("b_width", right.packing.width);
   }
-  if (wgmma) {
+  if (wgmma && !wgmma->image_rows) {
     const auto add_map = [&](const BoxedOperand& o) {
       kernel.arguments.push_back({.index = o.port, .map = o.map});
     };

@@ -10,6 +10,10 @@
 namespace sinter {
 
 void print_wgmma(TextWriter& out, const WgmmaConfig& e) {
+  if (e.image_rows) {
+    out.line("SINTER_WGMMA({}, f32)", e.tile.n);
+    return;
+  }
   // Of a filter gradient the columns of some taps; of swapped products a consumer's pixels.
   const int columns = e.taps_each > 0     ? kStageLine / e.operand_bytes * e.taps_together
                       : swaps_products(e) ? rows_of_consumer(e.tile)

@@ -2,6 +2,7 @@
 #pragma once
 #include <string_view>
 
+#include "emit/kernel_names.hpp"
 #include "emit/text_writer.hpp"
 #include "schedule/contraction/wgmma.hpp"
 
@@ -15,5 +16,11 @@ void print_window(TextWriter& out, const WgmmaConfig& config);
 void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOperand& operand,
                           const ConvolutionWindow& window, bool resident,
                           std::string_view struct_name, std::string_view map);
+
+// Of a convolution of few channels, whose pixels come as they lie in memory: its constants, and where
+// images begin.
+void print_image_rows(TextWriter& out, const WgmmaConfig& config);
+void print_image(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                 const WgmmaConfig& config);
 
 }  // namespace sinter

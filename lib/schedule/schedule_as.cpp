@@ -118,7 +118,7 @@ bool differs_at_launch(const ScheduledKernel& one, const ScheduledKernel& other)
     return a.extent[A::d] == b.extent[A::d] && a.extent[A::e] == b.extent[A::e];
   }
   if (const auto* const e = one.wgmma())
-    return e->window ? only_images_differ(a, b) : !a.contraction().rows.on;
+    return e->window || e->image_rows ? only_images_differ(a, b) : !a.contraction().rows.on;
   return (one.mma() || one.simt()) && !a.contraction().rows.on;
 }
 

@@ -1,4 +1,5 @@
 #include "schedule/contraction/channel_groups.hpp"
+#include "schedule/contraction/image_rows.hpp"
 #include "schedule/contraction/narrow_groups.hpp"
 #include "schedule/scheduled_kernel.hpp"
 
@@ -43,6 +44,10 @@ ScheduledKernel schedule_product(const KernelSpec& spec, const DeviceModel& devi
        (!(wgmma && wgmma->microseconds < groups->engine.microseconds) &&
         !(mma && mma->engine.microseconds < groups->engine.microseconds))))
     return scheduled(std::move(groups->spec), std::move(groups->engine));
+  if (auto rows = plan_image_rows(spec, device);
+      rows && !(wgmma && wgmma->microseconds < rows->microseconds) &&
+      !(mma && mma->engine.microseconds < rows->microseconds))
+    wgmma = std::move(rows);
   if (wgmma && !(mma && kSurelyFaster * mma->engine.microseconds < wgmma->microseconds))
     return {std::move(wgmma->spec), std::move(wgmma->engine), wgmma->microseconds,
             std::move(wgmma->choice), wgmma->tuned};

@@ -180,13 +180,41 @@ constexpr bool stores_as_summed() {
   return true;
 }
 
-// Takes a warp's NaNs of a tile again (contraction_recompute.cuh), before its parts leave.
-// `transposed`: rows of the registers are columns of the result.
+// Takes those of a warp's sums that are NaN again (contraction_recompute.cuh). `held`: a lane's, in
+// sets of `count` for 64 rows each; `row`, `column`: of the tile's first. `transposed`: rows of the
+// registers are columns of the result.
+template <class Config, class Body, bool transposed, int count, class Args, class Coord>
+SINTER_DEVICE void retake_held(const Args& args, const Coord& batch, int first_row, int row_end,
+                               int first_column, float* held, int all) {
+  using P = Problem<Config>;
+  const int lane = static_cast<int>(threadIdx.x) % 32,
+            warp = static_cast<int>(threadIdx.x) / 32 % 4;
+#pragma unroll 1
+  for (int i = 0; i < all; ++i) {
+    float sum = held[i];
+#pragma unroll 1
+    for (unsigned left = __ballot_sync(0xffffffffu, sum != sum); left != 0; left &= left - 1) {
+      const int of_lane = __popc((left & (0u - left)) - 1),
+                across = i / count * 64 + warp * 16 + of_lane / 4 + i / 2 % 2 * 8,
+                along = i % count / 4 * 8 + of_lane % 4 * 2 + i % 2,
+                row = first_row + (transposed ? along : across),
+                column = first_column + (transposed ? across : along);
+      Coord c = batch;
+      P::set_m(c, row);
+      P::set_n(c, column);
+      if (row >= row_end || column >= P::columns || !P::exists(c)) continue;
+      const float again = Body::Retaken::template sum<P>(args, c);
+      if (lane == of_lane) sum = again;
+    }
+    held[i] = sum;
+  }
+}
+
+// Takes a warp's NaNs of a tile again, before its parts leave.
 template <class Config, class Body, bool transposed, class Args, class Coord>
 SINTER_DEVICE void retake_tile(const Args& args, const TilePlace<Config>& tile, const Coord& batch,
                                int first_row) {
   if constexpr (RetakesSums<Body>) {
-    using P = Problem<Config>;
     using S = Shape<Config>;
     constexpr int count = Sums<Config, 0>::count, sets = transposed ? 1 : S::parts / S::across;
     float all = 0;
@@ -194,27 +222,8 @@ SINTER_DEVICE void retake_tile(const Args& args, const TilePlace<Config>& tile, 
     if (!__any_sync(0xffffffffu, all != all)) return;
     float held[sets * count];  // in local memory: registers have no index
     for_each_number<sets>([&]<int set>() { Sums<Config, set>{}.save(held + set * count); });
-    const int lane = static_cast<int>(threadIdx.x) % 32,
-              warp = static_cast<int>(threadIdx.x) / 32 % 4;
-#pragma unroll 1
-    for (int i = 0; i < sets * count; ++i) {
-      float sum = held[i];
-#pragma unroll 1
-      for (unsigned left = __ballot_sync(0xffffffffu, sum != sum); left != 0; left &= left - 1) {
-        const int of_lane = __popc((left & (0u - left)) - 1),
-                  across = i / count * 64 + warp * 16 + of_lane / 4 + i / 2 % 2 * 8,
-                  along = i % count / 4 * 8 + of_lane % 4 * 2 + i % 2,
-                  row = tile.row + first_row + (transposed ? along : across),
-                  column = tile.column + (transposed ? across : along);
-        Coord c = batch;
-        P::set_m(c, row);
-        P::set_n(c, column);
-        if (row >= tile.row_end || column >= P::columns || !P::exists(c)) continue;
-        const float again = Body::Retaken::template sum<P>(args, c);
-        if (lane == of_lane) sum = again;
-      }
-      held[i] = sum;
-    }
+    retake_held<Config, Body, transposed, count>(args, batch, tile.row + first_row, tile.row_end,
+                                                 tile.column, held, sets * count);
     for_each_number<sets>([&]<int set>() { Sums<Config, set>{}.restore(held + set * count); });
   }
 }

@@ -78,7 +78,8 @@ struct Shape {
   static constexpr int columns = Config::tile_n / Config::products,
                        slab_columns = EpilogueTile::columns / Config::products;
   static constexpr int stage_bytes = a_bytes + b_bytes;
-  static constexpr int consumers = Config::threads / 128 - 1;
+  // A block of one warpgroup loads for itself (contraction_image_rows.cuh).
+  static constexpr int consumers = Config::threads > 128 ? Config::threads / 128 - 1 : 1;
   // Of the warpgroups that share a tile.
   static constexpr bool whole = Config::alternate || SharesRows<Config>;  // a consumer has all rows
   static constexpr int rows = whole ? Config::tile_m : Config::tile_m / consumers;

@@ -98,6 +98,12 @@ std::string how_contraction(Config& get, std::uint32_t threads, std::string_view
         "thread walks down {} rows of {} {}; {}",
         get("lanes"), get("each"), get("run") * get("rows"), get("columns"),
         get("m") > 0 ? "results" : "gradients, summing for each tap", estimated(get, gpu));
+  if (get.has("image_rows"))
+    return fmt::format(
+        "few channels: each warp of a warpgroup walks down an image with 16 neighbouring results; "
+        "pixels come as they lie in memory, {} groups of rows ahead, and their fragments stay in "
+        "registers for all rows of {} filters on the tensor cores of sm_90a; {}",
+        get("stages") - 1, get("tile_n"), estimated(get, gpu));
   if (get.has("stages_c"))
     return fmt::format(
         "two products in tiles of {} rows on tensor cores: the sums of the first stay in "

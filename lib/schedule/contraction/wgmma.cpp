@@ -317,6 +317,7 @@ std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpe
   const ContractionSpec* const c = given.as_contraction();
   if (!c || reads_joined_indices(given) || c->rows.on || c->chained() || !given.gathers.empty())
     return {};
+  if (decided.image_rows) return {};
   auto o = decided.window ? orient_window_as(decided, given) : orient_boxes_as(decided, given);
   if (!o) return {};
   WgmmaConfig& own = o->engine;

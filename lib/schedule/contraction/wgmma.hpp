@@ -91,11 +91,26 @@ struct BoxedOperand {
   }
 };
 
+// A convolution of few channels, whose pixels come as they lie in memory: result i of a dim sees the
+// pixels base + step i to base + step i + taps - 1. See
+// codegen/device/family/contraction_image_rows.cuh.
+struct SeenPixels {
+  std::int64_t base = 0, step = 1, taps = 1;
+};
+struct ImageRowsConfig {
+  SeenPixels down, across;
+  std::int64_t channels = 1;
+  std::int64_t line = 0, lines = 0, pitch = 0;  // elements of a row, rows, from row to row
+  std::int64_t offset = 0, image_step = 0;      // of the first image, from one to the next
+  int image_index = -1;                         // of the domain
+};
+
 struct WgmmaConfig : Launch {
   Tile tile;
   BoxedOperand a, b;
   std::optional<BoxedOperand> b2;           // of a second product; the tile's columns are shared
   std::optional<ConvolutionWindow> window;  // of a convolution
+  std::optional<ImageRowsConfig> image_rows;  // of one of few channels
   bool resident = false;                    // its pixels stay in shared memory for all taps
   int taps_each = 0;                        // of a consumer, in a filter gradient of that kind
   int taps_together = 1;                    // of one product

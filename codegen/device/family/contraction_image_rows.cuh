@@ -1,0 +1,340 @@
+// A convolution of few channels on the tensor cores of sm_90a whose pixels come as they lie in
+// memory: first layers, of 3 channels as a rule.
+//
+// What a row of the filter sees is one run of elements, taps and channels together, and moves by
+// `step` of these from a result to the next. That is no multiple of 16 bytes, so that neither TMA
+// nor wgmma can walk over it. But the left operand may come in registers, two elements each, which
+// a thread loads from anywhere. (Such a pair begins at an even element; where the run begins at an
+// odd one, an element in front of it meets a zero of the filter, as do those behind it, up to whole
+// eights.)
+//
+//   k of a group of rows (7 taps of 3 channels, stride 2)
+//     row 2 g      0 p p p ... p 0 0     22 elements, and two that fill the eights
+//     row 2 g + 1  0 p p p ... p 0 0
+//
+// Rows of pixels come in groups of as many as the stride. Fragments of a group stay in registers
+// while the warp walks down the image: each row of results takes one more group, and the filter's
+// rows are as many groups one behind another.
+//
+// A block is one warpgroup, whose warps have 16 neighbouring results of a row each, each of an
+// image of its own if need be. A warp has pixels of its own brought by `cp.async`, some groups
+// ahead, and stores whole pixels (contraction_store.cuh), so that no warp waits for another one but
+// at the multiplication. Several blocks share an SM: while one finishes its rows others multiply.
+#pragma once
+#include "sinter/device/core/async_copy.cuh"
+#include "sinter/device/engine/shared_memory.cuh"
+#include "sinter/device/engine/wgmma.cuh"
+#include "sinter/device/family/contraction_store.cuh"
+
+namespace sinter::contraction {
+
+// A dim of the image: result i sees the pixels base + step i to base + step i + taps - 1.
+template <int base_, int step_, int taps_>
+struct SeenPixels {
+  static constexpr int base = base_, step = step_, taps = taps_;
+};
+
+// `line`: elements of a row of the image, `pitch` from one to the next of its `lines` rows.
+template <int channels_, int line_, int lines_, long long pitch_, class Down, class Across>
+struct ImageRows {
+  static constexpr int channels = channels_, line = line_, lines = lines_, base = Down::base,
+                       tap_rows = Down::taps;
+  static constexpr long long pitch = pitch_;
+  static constexpr int pixels = 16;  // of a warp: the rows of its multiplications
+  static constexpr int step = Across::step * channels, start = Across::base * channels;
+  static constexpr int from = (start - (start % 8 + 8) % 8), lead = (start - from) / 2 * 2,
+                       skip = (start - from) % 2;  // where a run begins, of the pieces from `from`
+  static constexpr int taken = Across::taps * channels, eights = (skip + taken + 7) / 8;
+  static constexpr int down = Down::step, groups = (tap_rows + down - 1) / down,
+                       rows = groups == 1 ? tap_rows : down;  // of a group
+  static constexpr int steps = (rows * eights + 1) / 2;       // of k, of a group
+  static constexpr int depth = groups * steps * 16;
+  // Pieces of 16 bytes that a warp has of a row.
+  static constexpr int pieces = ((pixels - 1) * step + lead + eights * 8 + 7) / 8,
+                       stage_bytes = rows * pieces * 16;
+  static_assert(step % 2 == 0, "pairs of elements lie at multiples of 4 bytes");
+  static_assert(line % 8 == 0 && pitch % 8 == 0, "pieces lie within a row or outside");
+};
+
+template <class Config>
+struct ImageRowsShape {
+  using P = Problem<Config>;
+  using R = typename Config::ImageRows;
+  using Number = typename Config::Number;
+  static constexpr int columns = Config::tile_n, line = 2 * R::depth;
+  using Filter = SharedTile<Number, Major::k, columns, R::depth,
+                            line % 128 == 0  ? 128
+                            : line % 64 == 0 ? 64
+                                             : 32>;
+  using Product = Mma<sinter::Shape<64, columns>, Types<Number, Number, float>, Registers, Filter>;
+  using Fragments = OperandFragment<Number, R::depth>;
+  static constexpr int y = P::first_n - 2, x = P::first_n - 1;  // indices of the domain
+  static constexpr int slabs = Filter::bytes,
+                       stages = slabs + 4 * static_cast<int>(sizeof(EpilogueTile));
+  static SINTER_DEVICE int height() { return static_cast<int>(Config::Extent::at(y)); }
+  static SINTER_DEVICE int width() { return static_cast<int>(Config::Extent::at(x)); }
+  static SINTER_DEVICE int images() {
+    return static_cast<int>(P::product(P::first_m, Config::m - 2));
+  }
+};
+
+// The filter as the right operand, with zeros where a row of taps is filled up.
+template <class Config, class Filter, class Args>
+SINTER_DEVICE void put_filter(const Args& args, unsigned char* to) {
+  using S = ImageRowsShape<Config>;
+  using P = Problem<Config>;
+  using R = typename S::R;
+  constexpr int width = R::eights * 8, rows = R::groups * R::rows;
+  const Filter filter{args};
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < rows * S::columns; i += Config::threads) {
+    const int tap = i / S::columns, column = i % S::columns,
+              k = tap / R::rows * R::steps * 16 + tap % R::rows * width;
+    typename P::Coord c;
+    P::set_n(c, column);
+    c.at[P::first_k] = tap;
+    float values[width] = {};
+    if (tap < R::tap_rows) {
+#pragma unroll
+      for (int e = 0; e < R::taken; ++e) {
+        c.at[P::first_k + 1] = e / R::channels;
+        c.at[P::first_k + 2] = e % R::channels;
+        values[R::skip + e] = static_cast<float>(filter.value(c));
+      }
+    }
+#pragma unroll
+    for (int e = 0; e < width; e += 8) {
+      const auto pair = [&](int j) {
+        return warp_matrix::pair(typename S::Number{}, values[e + j], values[e + j + 1]);
+      };
+      *reinterpret_cast<uint4*>(to + S::Filter::place(column, k + e)) = {pair(0), pair(2), pair(4),
+                                                                        pair(6)};
+    }
+    if (R::rows * R::eights % 2 != 0 && tap % R::rows == R::rows - 1)
+      *reinterpret_cast<uint4*>(to + S::Filter::place(column, k + width)) = {};
+  }
+}
+
+// Which groups of rows a block takes, one after another. Rows of results of all columns of four
+// warps are numbered one column after another, and each block has a run of them.
+template <class Config>
+struct GroupWalk {
+  using S = ImageRowsShape<Config>;
+  using P = Problem<Config>;
+  using R = typename S::R;
+  int column, first, group, end, left;  // `left`: rows of results of the next columns
+
+  SINTER_DEVICE GroupWalk() {
+    const int beside = (S::width() + R::pixels - 1) / R::pixels,
+              columns = (S::images() * beside + 3) / 4, rows = columns * S::height(),
+              blocks = static_cast<int>(gridDim.x), run = (rows + blocks - 1) / blocks,
+              begin = static_cast<int>(blockIdx.x) * run, after = rows - begin;
+    enter(quotient(begin, S::height()), begin % S::height(), after < run ? after : run);
+  }
+  SINTER_DEVICE void enter(int in_column, int from_row, int count) {
+    const int here = S::height() - from_row < count ? S::height() - from_row : count;
+    column = in_column;
+    first = group = from_row;
+    end = here > 0 ? from_row + here + R::groups - 1 : from_row;
+    left = count - here;
+  }
+  SINTER_DEVICE bool more() const { return group < end; }
+  // The first group of a column, which a warp has to look up its place for.
+  SINTER_DEVICE bool enters() const { return group == first; }
+  SINTER_DEVICE void advance() {
+    if (++group == end && left > 0) enter(column + 1, 0, left);
+  }
+  // The group completes what a row of results sees.
+  SINTER_DEVICE bool completes() const { return group - first >= R::groups - 1; }
+  SINTER_DEVICE int row() const { return group - (R::groups - 1); }
+  // The warp's first result of a row, of row 0; none: the coordinate x is past the end.
+  SINTER_DEVICE typename P::Coord place(int warp) const {
+    const int beside = (S::width() + R::pixels - 1) / R::pixels, unit = column * 4 + warp,
+              image = quotient(unit, beside);
+    typename P::Coord c;
+    if (image >= S::images()) {
+      c.at[S::x] = S::width();
+      return c;
+    }
+    P::set_m(c, static_cast<typename P::Index>(image) * S::height() * S::width());
+    c.at[S::x] = (unit - image * beside) * R::pixels;
+    return c;
+  }
+};
+
+// Brings the warp's pixels of a group to a stage; zeros where there are none.
+template <class Config, class Image>
+struct GroupLoader {
+  using S = ImageRowsShape<Config>;
+  using R = typename S::R;
+  using Element = typename Image::Element;
+  GroupWalk<Config> walk;
+  const Element* image = nullptr;
+  int column = 0;  // the element of a row of the image that the warp's pieces start at
+
+  template <class Args>
+  SINTER_DEVICE void load(const Args& args, int warp, unsigned char* to) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (walk.more()) {
+      if (walk.enters()) {
+        const auto c = walk.place(warp);
+        image = Image::base(args, c);
+        column = c.at[S::x] < S::width() ? static_cast<int>(c.at[S::x]) * R::step + R::from
+                                         : static_cast<int>(R::line);
+      }
+      const int top = R::base + walk.group * R::down;
+#pragma unroll
+      for (int first = 0; first < R::rows * R::pieces; first += 32) {
+        const int piece = first + lane, row = piece / R::pieces,
+                  at = column + (piece - row * R::pieces) * 8, line = top + row;
+        if (piece < R::rows * R::pieces) {
+          if (line >= 0 && line < R::lines && at >= 0 && at < R::line)
+            copy_async<16>(to + piece * 16, image + line * R::pitch + at);
+          else
+            *reinterpret_cast<uint4*>(to + piece * 16) = {};
+        }
+      }
+      walk.advance();
+    }
+    end_group_of_copies();
+  }
+};
+
+// The newest group's fragments, behind those of the groups before it.
+template <class R, class Fragments>
+SINTER_DEVICE void take_group(const unsigned char* stage, Fragments& a) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const unsigned char* const from =
+      stage + (R::lead + lane / 4 * R::step + lane % 4 * 2) * 2;
+  constexpr int before = (R::groups - 1) * R::steps;
+#pragma unroll
+  for (int i = 0; i < before; ++i)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) a.at[i][j] = a.at[i + R::steps][j];
+#pragma unroll
+  for (int q = 0; q < 2 * R::steps; ++q)
+#pragma unroll
+    for (int below = 0; below < 2; ++below) {
+      unsigned& to = a.at[before + q / 2][q % 2 * 2 + below];
+      if (q < R::rows * R::eights)
+        to = *reinterpret_cast<const unsigned*>(
+            from + (q / R::eights * R::pieces + q % R::eights) * 16 + below * 16 * R::step);
+      else
+        to = 0;
+    }
+}
+
+// Sums of a warp's 16 results to memory. `c`: of the first; `count` of them exist.
+template <class Config, class Body, class Args, class Coord, class Sums>
+SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row, int count,
+                                PartColumns<Config, Body>& read_columns, Sums& sums,
+                                EpilogueTile& slab) {
+  using P = Problem<Config>;
+  using S = ImageRowsShape<Config>;
+  static_assert(Body::sources == 0, "nothing is read that differs from row to row");
+  const Coord batch{};
+  if constexpr (RetakesSums<Body>) {
+    float all = 0;
+#pragma unroll
+    for (int i = 0; i < Sums::count; ++i) all += sums.at[i];
+    if (__any_sync(0xffffffffu, all != all)) {
+      float held[Sums::count];  // in local memory: registers have no index
+#pragma unroll
+      for (int i = 0; i < Sums::count; ++i) held[i] = sums.at[i];
+      const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
+      retake_held<Config, Body, false, Sums::count>(args, batch, first_row - warp * 16,
+                                                    first_row + count, 0, held, Sums::count);
+#pragma unroll
+      for (int i = 0; i < Sums::count; ++i) sums.at[i] = held[i];
+    }
+  }
+  using Result = RowPieces<typename Body::Stored>;
+  Result result;
+  bool exists[Result::own];
+#pragma unroll
+  for (int i = 0; i < Result::own; ++i) {
+    Coord at = c;
+    at.at[S::x] += Result::row(i);
+    P::set_n(at, Result::column());
+    exists[i] = Result::row(i) < count;
+    result.at[i] = Body::row(args, at);
+  }
+  constexpr int across = (S::columns + 63) / 64;
+  for_each_number<across>([&]<int part>() {
+    unsigned char* const tile =
+        reinterpret_cast<unsigned char*>(&slab) + part % 2 * StoreTile::bytes;
+    if (part > 1) __syncwarp();  // the tile that was here has been read
+    PartSums of_part;
+#pragma unroll
+    for (int i = 0; i < 32; ++i)
+      if (part * 32 + i < Sums::count) of_part[i] = sums.at[part * 32 + i];
+    put_results<Config, Body>(args, batch, first_row, part * 64,
+                              part + 1 < across ? (part + 1) * 64 : 0, S::columns - part * 64,
+                              read_columns, of_part, hopper::address(tile));
+    __syncwarp();
+    if (part * 64 + Result::column() < S::columns) {
+      result.get(tile);
+      result.store(exists, part * 64);
+    }
+  });
+}
+
+template <class Config, class Image, class Filter, class Body, class Args>
+SINTER_DEVICE void run_image_rows(const Args& args) {
+  using P = Problem<Config>;
+  using S = ImageRowsShape<Config>;
+  using R = typename S::R;
+  const SharedMemory all;
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
+  hardware::grid_dependency_wait();
+  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(all.pointer + S::slabs)[warp];
+  unsigned char* const stages =
+      all.pointer + S::stages + warp * (Config::stages * R::stage_bytes);
+  GroupLoader<Config, Image> loader;
+  for (int i = 0; i < Config::stages - 1; ++i)
+    loader.load(args, warp, stages + i * R::stage_bytes);
+  put_filter<Config, Filter>(args, all.pointer);
+  hopper::fence_async_proxy();
+  __syncthreads();
+  const unsigned long long filter = S::Filter::descriptor(all.address);
+  typename S::Fragments a;
+  typename S::Product::Sums sums;
+  typename P::Coord place;
+  int stage = 0, row_of_image = 0;  // the number of the image's first row of results
+#pragma unroll
+  for (int i = 0; i < S::Fragments::steps; ++i)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) a.at[i][j] = 0;
+#pragma unroll 1
+  for (GroupWalk<Config> walk; walk.more(); walk.advance()) {
+    if (walk.enters()) {
+      place = walk.place(warp);
+      row_of_image = 0;
+#pragma unroll
+      for (int i = 0; i < Config::m - 2; ++i)
+        row_of_image = row_of_image * static_cast<int>(Config::Extent::at(P::first_m + i)) +
+                       static_cast<int>(place.at[P::first_m + i]);
+      row_of_image *= S::height();
+    }
+    wait_for_groups_but<Config::stages - 2>();
+    __syncwarp();  // and all have read the stage before
+    const int before = stage == 0 ? Config::stages - 1 : stage - 1;
+    take_group<R>(stages + stage * R::stage_bytes, a);
+    loader.load(args, warp, stages + before * R::stage_bytes);
+    if (++stage == Config::stages) stage = 0;
+    if (!walk.completes()) continue;
+    wgmma::fence(sums, a);
+    S::Product::multiply(sums, a, filter, false);
+    wgmma::commit();
+    place.at[S::y] = walk.row();
+    PartColumns<Config, Body> columns;
+    columns.fetch(args, typename P::Coord{}, 0);
+    wgmma::wait<0>(sums, a);
+    store_pixels<Config, Body>(
+        args, place, (row_of_image + walk.row()) * S::width() + static_cast<int>(place.at[S::x]),
+        S::width() - static_cast<int>(place.at[S::x]), columns, sums, slab);
+  }
+  wait_for_copies();
+}
+
+}  // namespace sinter::contraction

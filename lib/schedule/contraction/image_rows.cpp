@@ -1,0 +1,179 @@
+#include "schedule/contraction/image_rows.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/access.hpp"
+#include "schedule/contraction/convolution_dims.hpp"
+#include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/stored_rows.hpp"
+#include "schedule/schedule_parts.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr int kWarps = 4, kPixels = 16;  // of a block, and of a warp
+constexpr int kPiece = 8;                // elements that are copied together
+constexpr int kMostColumns = 128;
+constexpr int kMostSteps = 16;  // of k, whose fragments stay in registers
+constexpr int kMostPieces = 64;  // of a warp's group of rows: two a lane
+constexpr int kStages = 6;
+constexpr int kSlab = 16 * 64 * 4;  // bytes of a warp's results
+
+const KernelPort* loaded(const KernelSpec& spec, const ProductOperand& operand, int& number) {
+  const KernelPort* const p = loaded_as_it_is(spec, operand.body);
+  if (!p || (p->type != DataType::bf16 && p->type != DataType::f16)) return nullptr;
+  number = operand.body.statements.front().port;
+  return p;
+}
+
+std::int64_t rounded_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
+
+// As ImageRows of the device library.
+struct Run {
+  std::int64_t step, from, lead, eights, groups, rows, steps, pieces;
+};
+Run run_of(const ImageRowsConfig& i) {
+  Run r{};
+  const std::int64_t start = i.across.base * i.channels;
+  r.step = i.across.step * i.channels;
+  r.from = floor_divide(start, kPiece) * kPiece;
+  r.lead = (start - r.from) / 2 * 2;
+  r.eights = rounded_up((start - r.from) % 2 + i.across.taps * i.channels, kPiece) / kPiece;
+  r.groups = rounded_up(i.down.taps, i.down.step) / i.down.step;
+  r.rows = r.groups == 1 ? i.down.taps : i.down.step;
+  r.steps = (r.rows * r.eights + 1) / 2;
+  r.pieces = rounded_up((kPixels - 1) * r.step + r.lead + r.eights * kPiece, kPiece) / kPiece;
+  return r;
+}
+
+// A dim of the image whose taps are neighbours.
+std::optional<SeenPixels> seen(const KernelSpec& spec, const ImageDim& d) {
+  if (d.pixel_index < 0 || d.tap_index < 0 || d.divisor != 1 || d.tap != 1 || !d.parts.empty())
+    return {};
+  return SeenPixels{d.base, d.pixel, spec.extent[d.tap_index]};
+}
+
+// What the caches bring and take: each pixel once.
+double bytes_of(const KernelSpec& spec, const WgmmaConfig& e) {
+  const ImageRowsConfig& i = *e.image_rows;
+  const double images = i.image_index < 0 ? 1 : static_cast<double>(spec.extent[i.image_index]);
+  double bytes = 2 * images * static_cast<double>(i.lines * i.line);
+  for (std::size_t p = 0; p < spec.ports.size(); ++p)
+    if (static_cast<int>(p) != e.a.port)
+      bytes += static_cast<double>(elements_reached(spec.extent, spec.ports[p].access)) *
+               info(spec.ports[p].type).bytes;
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceModel& device) {
+  const ContractionSpec* const old = given.as_contraction();
+  if (!device.has_wgmma || !old || !is_plain_product(*old) || !given.columns.empty() ||
+      old->batch != 0 || old->n != 1 || old->m < 2 || old->k() < 2 || old->promote_accumulators ||
+      reads_joined_indices(given))
+    return {};
+  WgmmaPlan plan{given, {}, {}, false, 0};
+  KernelSpec& spec = plan.spec;
+  ContractionSpec& c = spec.contraction();
+  WgmmaConfig& e = plan.engine;
+  ConvolutionRoles roles;
+  if (!add_batch_and_k(c, roles) || roles.pixels_in_k || roles.taps.size() != 2 ||
+      roles.channels.size() > 1)
+    return {};
+  if (roles.channels.empty()) {
+    roles.channels = {spec.extent.size()};
+    add_unit_index(spec, spec.extent.size());
+    c.k_indices.push_back(KIndex::channels);
+  }
+  for (int i = c.first_m(); i < c.first_n(); ++i) roles.pixels.push_back(i);
+  int filter_port = -1;
+  const KernelPort* const image = loaded(spec, c.a(), e.a.port);
+  const KernelPort* const filter = loaded(spec, c.b(), filter_port);
+  if (!image || !filter || image->type != filter->type || image->alignment < 16) return {};
+  int image_index = -1;
+  std::int64_t offset = 0;
+  const auto dims = image_dims(spec, roles, image->access, image_index, offset);
+  if (!dims || dims->size() != 2 || static_cast<int>(roles.pixels.size()) > 3) return {};
+  const ImageDim &down = dims->front(), &across = dims->back();
+  const auto rows = seen(spec, down), columns = seen(spec, across);
+  const int channel = roles.channels.front();
+  ImageRowsConfig i;
+  i.channels = spec.extent[channel];
+  if (!rows || !columns || across.stride != i.channels ||
+      (i.channels > 1 && image->access.stride[channel] != 1))
+    return {};
+  i.down = *rows;
+  i.across = *columns;
+  i.line = across.extent * i.channels;
+  i.lines = down.extent;
+  i.pitch = down.stride;
+  i.offset = image->access.offset + offset;
+  i.image_index = image_index < 0 ? -1 : 0;
+  i.image_step = image_index < 0 ? 0 : image->access.stride[image_index];
+  for (std::int64_t x : {i.line, i.pitch, i.offset, i.image_step})
+    if (x % kPiece != 0) return {};
+  const Run run = run_of(i);
+  const std::int64_t filters = spec.extent[c.first_n()];
+  if (run.step % 2 != 0 || filters % 16 != 0 || filters > kMostColumns ||
+      run.groups * run.steps > kMostSteps || run.rows * run.pieces > kMostPieces)
+    return {};
+
+  // The order of indices that the kernel wants: image, row and column; filter's row, column and
+  // channel.
+  std::vector<int> order;
+  if (image_index >= 0) order.push_back(image_index);
+  order.insert(order.end(), {down.pixel_index, across.pixel_index, c.first_n(), down.tap_index,
+                             across.tap_index, channel});
+  if (static_cast<int>(order.size()) != spec.extent.size()) return {};
+  c.k_indices = {KIndex::filter_tap, KIndex::filter_tap, KIndex::channels};
+  reorder(spec, order);
+  if (prefers(spec, spec.body, c.first_n(), c.first_n() - 1, is_store)) return {};
+  if (elements(spec.extent, 0, spec.extent.size()) == 0) return {};
+
+  e.image_rows = i;
+  e.b.port = filter_port;
+  e.a.map.type = e.b.map.type = spec.ports[static_cast<std::size_t>(e.a.port)].type;
+  e.tile.m = e.loaded_rows = 64;
+  e.tile.n = static_cast<int>(filters);
+  e.tile.consumers = 1;
+  e.tile.stages = kStages;
+  e.threads = 32 * kWarps;
+  e.packing = choose_packing(spec, c.first_n(), 8);
+  store_as_summed(spec, e, false);
+  if (e.stored_rows < 0 || e.stored_together != 8 || !e.row_sources.empty()) return {};
+  e.result.reset();
+  e.wide_index = needs_wide_index(spec);
+
+  const double units = std::ceil(static_cast<double>(spec.extent[c.first_n() - 1]) / kPixels) *
+                       elements(spec.extent, 0, c.first_n() - 2),
+               walks = std::ceil(units / kWarps),
+               all = walks * static_cast<double>(spec.extent[c.first_n() - 2]);
+  if (all >= 0x1p31) return {};
+  const double shared = static_cast<double>(run.groups * run.steps * 32 * filters + kWarps * kSlab +
+                                            kWarps * kStages * run.rows * run.pieces * 16 + 1023);
+  if (shared > device.shared_per_cta) return {};
+  // Registers: sums, fragments, and all else.
+  const double kept = static_cast<double>(filters / 2 + run.groups * run.steps * 4) + 48;
+  const double by_registers = std::floor(device.registers_per_sm / (32.0 * kWarps) / kept),
+               by_memory = std::floor(device.shared_per_sm / (shared + device.shared_reserved));
+  e.least_blocks = static_cast<int>(std::clamp(std::min(by_registers, by_memory), 1.0, 4.0));
+  e.grid = clamp_grid(std::min(all, static_cast<double>(e.least_blocks) * device.sms));
+  e.shared_bytes = static_cast<std::uint32_t>(shared);
+
+  // What shared memory moves and what tensor cores multiply, in clocks of a warpgroup's row of
+  // results; and what the caches bring.
+  constexpr double kReached = 0.85, kExposed = 0.2, kBusy = 1.3, kRowOfBlock = 150;
+  const double products = static_cast<double>(run.groups * run.steps * filters) / 2,
+               moved = products / 2 + static_cast<double>(run.steps * 16 + filters * 2),
+               clocks = std::max({products, moved, kRowOfBlock}) * kBusy;
+  const double issued = std::ceil(all / device.sms) * clocks / device.clock,
+               memory = bytes_of(spec, e) / (kReached * device.memory_bandwidth);
+  e.microseconds = device.launch_microseconds + std::max(issued, memory) +
+                   kExposed * std::min(issued, memory);
+  plan.microseconds = e.microseconds;
+  return plan;
+}
+
+}  // namespace sinter
