@@ -4,9 +4,9 @@
 // What a row of the filter sees is one run of elements, taps and channels together, and moves by
 // `step` of these from a result to the next. That is no multiple of 16 bytes, so that neither TMA
 // nor wgmma can walk over it. But the left operand may come in registers, two elements each, which
-// a thread loads from anywhere. (Such a pair begins at an even element; where the run begins at an
-// odd one, an element in front of it meets a zero of the filter, as do those behind it, up to whole
-// eights.)
+// a thread loads from anywhere. (Such a pair begins at an even element. Where all runs begin at odd
+// ones, an element in front of them meets a zero of the filter, as do those behind, up to whole
+// eights; where every other one does, a thread loads two words and takes the pair out of them.)
 //
 //   k of a group of rows (7 taps of 3 channels, stride 2)
 //     row 2 g      0 p p p ... p 0 0     22 elements, and two that fill the eights
@@ -20,6 +20,7 @@
 // image of its own if need be. A warp has pixels of its own brought by `cp.async`, some groups
 // ahead, and stores whole pixels (contraction_store.cuh), so that no warp waits for another one but
 // at the multiplication. Several blocks share an SM: while one finishes its rows others multiply.
+// Of many filters each block has some.
 #pragma once
 #include "sinter/device/core/async_copy.cuh"
 #include "sinter/device/engine/shared_memory.cuh"
@@ -42,17 +43,18 @@ struct ImageRows {
   static constexpr long long pitch = pitch_;
   static constexpr int pixels = 16;  // of a warp: the rows of its multiplications
   static constexpr int step = Across::step * channels, start = Across::base * channels;
-  static constexpr int from = (start - (start % 8 + 8) % 8), lead = (start - from) / 2 * 2,
-                       skip = (start - from) % 2;  // where a run begins, of the pieces from `from`
+  // Where runs begin, of the pieces from `from` on; those of odd results at odd elements, too?
+  static constexpr bool uneven = step % 2 != 0;
+  static constexpr int from = start - (start % 8 + 8) % 8, skip = uneven ? 0 : (start - from) % 2,
+                       lead = start - from - skip;
   static constexpr int taken = Across::taps * channels, eights = (skip + taken + 7) / 8;
   static constexpr int down = Down::step, groups = (tap_rows + down - 1) / down,
                        rows = groups == 1 ? tap_rows : down;  // of a group
   static constexpr int steps = (rows * eights + 1) / 2;       // of k, of a group
   static constexpr int depth = groups * steps * 16;
   // Pieces of 16 bytes that a warp has of a row.
-  static constexpr int pieces = ((pixels - 1) * step + lead + eights * 8 + 7) / 8,
+  static constexpr int pieces = ((pixels - 1) * step + lead + eights * 8 + uneven + 7) / 8,
                        stage_bytes = rows * pieces * 16;
-  static_assert(step % 2 == 0, "pairs of elements lie at multiples of 4 bytes");
   static_assert(line % 8 == 0 && pitch % 8 == 0, "pieces lie within a row or outside");
 };
 
@@ -73,6 +75,12 @@ struct ImageRowsShape {
                        stages = slabs + 4 * static_cast<int>(sizeof(EpilogueTile));
   static SINTER_DEVICE int height() { return static_cast<int>(Config::Extent::at(y)); }
   static SINTER_DEVICE int width() { return static_cast<int>(Config::Extent::at(x)); }
+  static constexpr int tiles = static_cast<int>(P::columns) / columns;
+  static_assert(tiles * columns == P::columns, "blocks have equally many filters");
+  // The first of the block's.
+  static SINTER_DEVICE int first_column() {
+    return tiles > 1 ? static_cast<int>(blockIdx.x) % tiles * columns : 0;
+  }
   static SINTER_DEVICE int images() {
     return static_cast<int>(P::product(P::first_m, Config::m - 2));
   }
@@ -91,7 +99,7 @@ SINTER_DEVICE void put_filter(const Args& args, unsigned char* to) {
     const int tap = i / S::columns, column = i % S::columns,
               k = tap / R::rows * R::steps * 16 + tap % R::rows * width;
     typename P::Coord c;
-    P::set_n(c, column);
+    P::set_n(c, S::first_column() + column);
     c.at[P::first_k] = tap;
     float values[width] = {};
     if (tap < R::tap_rows) {
@@ -108,7 +116,7 @@ SINTER_DEVICE void put_filter(const Args& args, unsigned char* to) {
         return warp_matrix::pair(typename S::Number{}, values[e + j], values[e + j + 1]);
       };
       *reinterpret_cast<uint4*>(to + S::Filter::place(column, k + e)) = {pair(0), pair(2), pair(4),
-                                                                        pair(6)};
+                                                                         pair(6)};
     }
     if (R::rows * R::eights % 2 != 0 && tap % R::rows == R::rows - 1)
       *reinterpret_cast<uint4*>(to + S::Filter::place(column, k + width)) = {};
@@ -116,7 +124,8 @@ SINTER_DEVICE void put_filter(const Args& args, unsigned char* to) {
 }
 
 // Which groups of rows a block takes, one after another. Rows of results of all columns of four
-// warps are numbered one column after another, and each block has a run of them.
+// warps are numbered one column after another, and each block, of those that have the same filters,
+// has a run of them.
 template <class Config>
 struct GroupWalk {
   using S = ImageRowsShape<Config>;
@@ -127,8 +136,8 @@ struct GroupWalk {
   SINTER_DEVICE GroupWalk() {
     const int beside = (S::width() + R::pixels - 1) / R::pixels,
               columns = (S::images() * beside + 3) / 4, rows = columns * S::height(),
-              blocks = static_cast<int>(gridDim.x), run = (rows + blocks - 1) / blocks,
-              begin = static_cast<int>(blockIdx.x) * run, after = rows - begin;
+              blocks = static_cast<int>(gridDim.x) / S::tiles, run = (rows + blocks - 1) / blocks,
+              begin = static_cast<int>(blockIdx.x) / S::tiles * run, after = rows - begin;
     enter(quotient(begin, S::height()), begin % S::height(), after < run ? after : run);
   }
   SINTER_DEVICE void enter(int in_column, int from_row, int count) {
@@ -204,8 +213,9 @@ struct GroupLoader {
 template <class R, class Fragments>
 SINTER_DEVICE void take_group(const unsigned char* stage, Fragments& a) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const unsigned char* const from =
-      stage + (R::lead + lane / 4 * R::step + lane % 4 * 2) * 2;
+  const int run = R::lead + lane / 4 * R::step;
+  const unsigned char* const from = stage + (run / 2 + lane % 4) * 4;
+  [[maybe_unused]] const bool odd = run % 2 != 0;
   constexpr int before = (R::groups - 1) * R::steps;
 #pragma unroll
   for (int i = 0; i < before; ++i)
@@ -216,11 +226,14 @@ SINTER_DEVICE void take_group(const unsigned char* stage, Fragments& a) {
 #pragma unroll
     for (int below = 0; below < 2; ++below) {
       unsigned& to = a.at[before + q / 2][q % 2 * 2 + below];
-      if (q < R::rows * R::eights)
-        to = *reinterpret_cast<const unsigned*>(
-            from + (q / R::eights * R::pieces + q % R::eights) * 16 + below * 16 * R::step);
-      else
+      if (q >= R::rows * R::eights) {
         to = 0;
+        continue;
+      }
+      const auto* const words = reinterpret_cast<const unsigned*>(
+          from + (q / R::eights * R::pieces + q % R::eights) * 16 + below * 16 * R::step);
+      to = words[0];
+      if constexpr (R::uneven) to = odd ? to >> 16 | words[1] << 16 : to;
     }
 }
 
@@ -233,6 +246,7 @@ SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row,
   using S = ImageRowsShape<Config>;
   static_assert(Body::sources == 0, "nothing is read that differs from row to row");
   const Coord batch{};
+  const int first_column = S::first_column();
   if constexpr (RetakesSums<Body>) {
     float all = 0;
 #pragma unroll
@@ -242,8 +256,8 @@ SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row,
 #pragma unroll
       for (int i = 0; i < Sums::count; ++i) held[i] = sums.at[i];
       const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
-      retake_held<Config, Body, false, Sums::count>(args, batch, first_row - warp * 16,
-                                                    first_row + count, 0, held, Sums::count);
+      retake_held<Config, Body, false, Sums::count>(
+          args, batch, first_row - warp * 16, first_row + count, first_column, held, Sums::count);
 #pragma unroll
       for (int i = 0; i < Sums::count; ++i) sums.at[i] = held[i];
     }
@@ -255,7 +269,7 @@ SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row,
   for (int i = 0; i < Result::own; ++i) {
     Coord at = c;
     at.at[S::x] += Result::row(i);
-    P::set_n(at, Result::column());
+    P::set_n(at, first_column + Result::column());
     exists[i] = Result::row(i) < count;
     result.at[i] = Body::row(args, at);
   }
@@ -268,9 +282,9 @@ SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row,
 #pragma unroll
     for (int i = 0; i < 32; ++i)
       if (part * 32 + i < Sums::count) of_part[i] = sums.at[part * 32 + i];
-    put_results<Config, Body>(args, batch, first_row, part * 64,
-                              part + 1 < across ? (part + 1) * 64 : 0, S::columns - part * 64,
-                              read_columns, of_part, hopper::address(tile));
+    put_results<Config, Body>(args, batch, first_row, first_column + part * 64,
+                              first_column + (part + 1 < across ? (part + 1) * 64 : 0),
+                              S::columns - part * 64, read_columns, of_part, hopper::address(tile));
     __syncwarp();
     if (part * 64 + Result::column() < S::columns) {
       result.get(tile);
@@ -288,11 +302,9 @@ SINTER_DEVICE void run_image_rows(const Args& args) {
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
   hardware::grid_dependency_wait();
   EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(all.pointer + S::slabs)[warp];
-  unsigned char* const stages =
-      all.pointer + S::stages + warp * (Config::stages * R::stage_bytes);
+  unsigned char* const stages = all.pointer + S::stages + warp * (Config::stages * R::stage_bytes);
   GroupLoader<Config, Image> loader;
-  for (int i = 0; i < Config::stages - 1; ++i)
-    loader.load(args, warp, stages + i * R::stage_bytes);
+  for (int i = 0; i < Config::stages - 1; ++i) loader.load(args, warp, stages + i * R::stage_bytes);
   put_filter<Config, Filter>(args, all.pointer);
   hopper::fence_async_proxy();
   __syncthreads();
@@ -328,7 +340,7 @@ SINTER_DEVICE void run_image_rows(const Args& args) {
     wgmma::commit();
     place.at[S::y] = walk.row();
     PartColumns<Config, Body> columns;
-    columns.fetch(args, typename P::Coord{}, 0);
+    columns.fetch(args, typename P::Coord{}, S::first_column());
     wgmma::wait<0>(sums, a);
     store_pixels<Config, Body>(
         args, place, (row_of_image + walk.row()) * S::width() + static_cast<int>(place.at[S::x]),

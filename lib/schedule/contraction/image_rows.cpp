@@ -12,11 +12,11 @@
 namespace sinter {
 namespace {
 
-constexpr int kWarps = 4, kPixels = 16;  // of a block, and of a warp
-constexpr int kPiece = 8;                // elements that are copied together
-constexpr int kMostColumns = 128;
-constexpr int kMostSteps = 16;  // of k, whose fragments stay in registers
-constexpr int kMostPieces = 64;  // of a warp's group of rows: two a lane
+constexpr int kWarps = 4, kPixels = 16;                 // of a block, and of a warp
+constexpr int kPiece = 8;                               // elements that are copied together
+constexpr int kMostColumns = 128, kFewestColumns = 32;  // of a block, of many filters
+constexpr int kMostSteps = 16;                          // of k, whose fragments stay in registers
+constexpr int kMostPieces = 64;                         // of a warp's group of rows: two a lane
 constexpr int kStages = 6;
 constexpr int kSlab = 16 * 64 * 4;  // bytes of a warp's results
 
@@ -31,19 +31,22 @@ std::int64_t rounded_up(std::int64_t x, std::int64_t to) { return (x + to - 1) /
 
 // As ImageRows of the device library.
 struct Run {
-  std::int64_t step, from, lead, eights, groups, rows, steps, pieces;
+  std::int64_t step, eights, groups, rows, steps, pieces;
 };
 Run run_of(const ImageRowsConfig& i) {
   Run r{};
-  const std::int64_t start = i.across.base * i.channels;
+  const std::int64_t start = i.across.base * i.channels,
+                     begins = start - floor_divide(start, kPiece) * kPiece;
   r.step = i.across.step * i.channels;
-  r.from = floor_divide(start, kPiece) * kPiece;
-  r.lead = (start - r.from) / 2 * 2;
-  r.eights = rounded_up((start - r.from) % 2 + i.across.taps * i.channels, kPiece) / kPiece;
+  const bool uneven = r.step % 2 != 0;
+  const std::int64_t skip = uneven ? 0 : begins % 2;
+  r.eights = rounded_up(skip + i.across.taps * i.channels, kPiece) / kPiece;
   r.groups = rounded_up(i.down.taps, i.down.step) / i.down.step;
   r.rows = r.groups == 1 ? i.down.taps : i.down.step;
   r.steps = (r.rows * r.eights + 1) / 2;
-  r.pieces = rounded_up((kPixels - 1) * r.step + r.lead + r.eights * kPiece, kPiece) / kPiece;
+  r.pieces =
+      rounded_up((kPixels - 1) * r.step + begins - skip + r.eights * kPiece + uneven, kPiece) /
+      kPiece;
   return r;
 }
 
@@ -115,10 +118,12 @@ std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceMo
   for (std::int64_t x : {i.line, i.pitch, i.offset, i.image_step})
     if (x % kPiece != 0) return {};
   const Run run = run_of(i);
-  const std::int64_t filters = spec.extent[c.first_n()];
-  if (run.step % 2 != 0 || filters % 16 != 0 || filters > kMostColumns ||
-      run.groups * run.steps > kMostSteps || run.rows * run.pieces > kMostPieces)
+  if (spec.extent[c.first_n()] % 16 != 0 || run.groups * run.steps > kMostSteps ||
+      run.rows * run.pieces > kMostPieces)
     return {};
+  std::int64_t filters = std::min<std::int64_t>(spec.extent[c.first_n()], kMostColumns);
+  while (spec.extent[c.first_n()] % filters != 0) filters -= 16;
+  if (filters < std::min<std::int64_t>(spec.extent[c.first_n()], kFewestColumns)) return {};
 
   // The order of indices that the kernel wants: image, row and column; filter's row, column and
   // channel.
@@ -149,7 +154,9 @@ std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceMo
   const double units = std::ceil(static_cast<double>(spec.extent[c.first_n() - 1]) / kPixels) *
                        elements(spec.extent, 0, c.first_n() - 2),
                walks = std::ceil(units / kWarps),
-               all = walks * static_cast<double>(spec.extent[c.first_n() - 2]);
+               rows_of_results = walks * static_cast<double>(spec.extent[c.first_n() - 2]),
+               tiles = static_cast<double>(spec.extent[c.first_n()] / filters),
+               all = rows_of_results * tiles;
   if (all >= 0x1p31) return {};
   const double shared = static_cast<double>(run.groups * run.steps * 32 * filters + kWarps * kSlab +
                                             kWarps * kStages * run.rows * run.pieces * 16 + 1023);
@@ -159,7 +166,8 @@ std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceMo
   const double by_registers = std::floor(device.registers_per_sm / (32.0 * kWarps) / kept),
                by_memory = std::floor(device.shared_per_sm / (shared + device.shared_reserved));
   e.least_blocks = static_cast<int>(std::clamp(std::min(by_registers, by_memory), 1.0, 4.0));
-  e.grid = clamp_grid(std::min(all, static_cast<double>(e.least_blocks) * device.sms));
+  e.grid =
+      clamp_grid(tiles * std::min(rows_of_results, std::ceil(e.least_blocks * device.sms / tiles)));
   e.shared_bytes = static_cast<std::uint32_t>(shared);
 
   // What shared memory moves and what tensor cores multiply, in clocks of a warpgroup's row of
@@ -170,8 +178,8 @@ std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceMo
                clocks = std::max({products, moved, kRowOfBlock}) * kBusy;
   const double issued = std::ceil(all / device.sms) * clocks / device.clock,
                memory = bytes_of(spec, e) / (kReached * device.memory_bandwidth);
-  e.microseconds = device.launch_microseconds + std::max(issued, memory) +
-                   kExposed * std::min(issued, memory);
+  e.microseconds =
+      device.launch_microseconds + std::max(issued, memory) + kExposed * std::min(issued, memory);
   plan.microseconds = e.microseconds;
   return plan;
 }
