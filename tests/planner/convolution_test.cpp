@@ -6,11 +6,30 @@
 using namespace sinter;
 using namespace sinter::test;
 
-// The product is the last kernel, before that which adds its parts.
+TEST_CASE("first layers read pixels as they lie, where rows are whole pieces of 16 bytes") {
+  const auto first = [](std::int64_t width, std::int64_t filters, std::int64_t stride) {
+    Images i;
+    const Dims x{64, 3, 224, width}, w{filters, 3, 3, 3},
+        y{64, filters, 224 / stride, (width + stride - 1) / stride};
+    i.output(relu(conv_fprop(i.input("x", x), i.input("w", w), padded(1, stride))), "y", y);
+    const auto kernels = planned(*i.g).kernels;
+    const ScheduledKernel k = schedule_kernel(kernels.back(), device_model("sm_90a"), {});
+    return kernels.size() == 1 && k.wgmma() && k.wgmma()->image_rows ? k.wgmma()->tile.n : 0;
+  };
+  CHECK(first(224, 64, 2) == 64);
+  CHECK(first(224, 64, 1) == 64);
+  CHECK(first(224, 320, 1) == 80);  // in fours
+  CHECK(first(222, 64, 2) == 0);
+  CHECK(first(224, 20, 2) == 0);  // stmatrix puts 16
+}
+
+// The product is the last kernel, before that which adds its parts. Rows of other pixels than these
+// are whole pieces of 16 bytes.
 TEST_CASE("first layers multiply blocks of the image, their data gradients blocks of pixels") {
-  const Dims x{256, 3, 224, 224}, w{64, 3, 7, 7}, y{256, 64, 112, 112};
+  const Dims x{256, 3, 224, 224}, w{64, 3, 7, 7}, y{256, 64, 112, 112}, odd{256, 3, 222, 222},
+      of_odd{256, 64, 111, 111};
   Images f, d, g;
-  f.output(conv_fprop(f.input("x", x), f.input("w", w), padded(3, 2)), "y", y);
+  f.output(conv_fprop(f.input("x", odd), f.input("w", w), padded(3, 2)), "y", of_odd);
   d.output(conv_dgrad(d.input("dy", y), d.input("w", w), x, padded(3, 2)), "dx", x);
   g.output(conv_wgrad(g.input("dy", y), g.input("x", x), w, padded(3, 2)), "dw", w);
   CHECK(engines(*f.g) == Engines{"pointwise", "pointwise", "wgmma"});

@@ -104,6 +104,7 @@ std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceMo
   const int channel = roles.channels.front();
   ImageRowsConfig i;
   i.channels = spec.extent[channel];
+  if (i.channels % kPiece == 0) return {};  // which TMA brings
   if (!rows || !columns || across.stride != i.channels ||
       (i.channels > 1 && image->access.stride[channel] != 1))
     return {};
@@ -181,6 +182,19 @@ std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceMo
   e.microseconds =
       device.launch_microseconds + std::max(issued, memory) + kExposed * std::min(issued, memory);
   plan.microseconds = e.microseconds;
+  return plan;
+}
+
+std::optional<WgmmaPlan> image_rows_as(const WgmmaConfig& decided, const KernelSpec& given,
+                                       const DeviceModel& device) {
+  auto plan = plan_image_rows(given, device);
+  if (!plan) return {};
+  WgmmaConfig& e = plan->engine;
+  if (e.tile.n != decided.tile.n || e.shared_bytes != decided.shared_bytes ||
+      e.stored_rows != decided.stored_rows || !holds(decided.packing, e.packing))
+    return {};
+  e.packing = decided.packing;
+  e.wide_index |= decided.wide_index;
   return plan;
 }
 

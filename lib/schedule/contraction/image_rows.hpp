@@ -10,5 +10,8 @@ namespace sinter {
 
 // Forward convolutions of 16-bit numbers over two dims; nothing for others.
 std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& spec, const DeviceModel& device);
+// As a kernel that was decided for another number of images.
+std::optional<WgmmaPlan> image_rows_as(const WgmmaConfig& decided, const KernelSpec& spec,
+                                       const DeviceModel& device);
 
 }  // namespace sinter

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "plan/access.hpp"
+#include "schedule/contraction/image_rows.hpp"
 #include "schedule/contraction/implicit_gemm.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/stored_rows.hpp"
@@ -317,7 +318,7 @@ std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpe
   const ContractionSpec* const c = given.as_contraction();
   if (!c || reads_joined_indices(given) || c->rows.on || c->chained() || !given.gathers.empty())
     return {};
-  if (decided.image_rows) return {};
+  if (decided.image_rows) return image_rows_as(decided, given, device);
   auto o = decided.window ? orient_window_as(decided, given) : orient_boxes_as(decided, given);
   if (!o) return {};
   WgmmaConfig& own = o->engine;

@@ -91,8 +91,8 @@ struct BoxedOperand {
   }
 };
 
-// A convolution of few channels, whose pixels come as they lie in memory: result i of a dim sees the
-// pixels base + step i to base + step i + taps - 1. See
+// A convolution of few channels, whose pixels come as they lie in memory: result i of a dim sees
+// the pixels base + step i to base + step i + taps - 1. See
 // codegen/device/family/contraction_image_rows.cuh.
 struct SeenPixels {
   std::int64_t base = 0, step = 1, taps = 1;
@@ -108,12 +108,12 @@ struct ImageRowsConfig {
 struct WgmmaConfig : Launch {
   Tile tile;
   BoxedOperand a, b;
-  std::optional<BoxedOperand> b2;           // of a second product; the tile's columns are shared
-  std::optional<ConvolutionWindow> window;  // of a convolution
+  std::optional<BoxedOperand> b2;             // of a second product; the tile's columns are shared
+  std::optional<ConvolutionWindow> window;    // of a convolution
   std::optional<ImageRowsConfig> image_rows;  // of one of few channels
-  bool resident = false;                    // its pixels stay in shared memory for all taps
-  int taps_each = 0;                        // of a consumer, in a filter gradient of that kind
-  int taps_together = 1;                    // of one product
+  bool resident = false;                      // its pixels stay in shared memory for all taps
+  int taps_each = 0;                          // of a consumer, in a filter gradient of that kind
+  int taps_together = 1;                      // of one product
   int operand_bytes = 2;
   int loaded_rows = 128;              // of A, by a tile
   bool integers = false;              // factors and sums
