@@ -167,7 +167,10 @@ void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<Con
                      {"ahead", e.ahead, true},
                      {"rotate", e.rotate},
                      {"n_fastest", e.n_fastest, true}});
-  if (e.image_rows) return;
+  if (e.image_rows) {
+    c.push_back({"band", e.image_rows->band});
+    return;
+  }
   const int columns = loaded_columns(e.tile.n, e.b.k_fastest, e.operand_bytes);
   if (e.taps_each == 0 && columns != e.tile.n) c.push_back({"loaded_columns", columns});
   if (e.through_ring) c.push_back({"through_ring", true, true});

@@ -69,6 +69,18 @@ void gathered_groups(Graph& g) {
   g.output(moe_grouped_matmul(tokens, weights, offsets, index, {.mode = MoeMode::gather}), "y");
 }
 
+// Of which a thread block has more rows of pixels than stages.
+void few_channels(Graph& g) {
+  const auto channels_last = [](const char* name, const Dims& d) {
+    return TensorOptions{
+        .name = name, .dim = d, .stride = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}};
+  };
+  const auto x = g.tensor(channels_last("x", {1, 3, 1700, 16})),
+             w = g.tensor(channels_last("w", {16, 3, 3, 3}));
+  g.output(conv_fprop(x, w, {.pre_padding = {1, 1}, .post_padding = {1, 1}}), "y",
+           {.stride = channels_last("", {1, 16, 1700, 16}).stride});
+}
+
 constexpr const char *kAsyncCopy = "sinter/device/core/async_copy.cuh",
                      *kClippedPack = "sinter/device/core/clipped_pack.cuh",
                      *kRowwise = "sinter/device/family/rowwise.cuh",
@@ -78,7 +90,8 @@ constexpr const char *kAsyncCopy = "sinter/device/core/async_copy.cuh",
                      *kMma = "sinter/device/family/contraction_mma.cuh",
                      *kFma = "sinter/device/family/contraction_fma.cuh",
                      *kLoader = "sinter/device/engine/loader/loader.cuh",
-                     *kWgmma = "sinter/device/family/contraction_wgmma.cuh";
+                     *kWgmma = "sinter/device/family/contraction_wgmma.cuh",
+                     *kImageRows = "sinter/device/family/contraction_image_rows.cuh";
 
 struct Mutant {
   const char* what;
@@ -172,6 +185,14 @@ const Mutant kMutants[] = {
      gathered_groups,
      "sm_90a",
      {kLoader, "warp_matrix::wait<0>();", ""}},
+    {"rows of pixels taken before they came",
+     few_channels,
+     "sm_90a",
+     {kImageRows, "groups_but<Config::stages - 2>", "groups_but<Config::stages - 1>"}},
+    {"rows of pixels replaced while they are read",
+     few_channels,
+     "sm_90a",
+     {kImageRows, "__syncwarp();  // and all have read the stage before", ""}},
     {"parts of a sum read before all blocks wrote them",
      deep_product,
      "sm_90a",

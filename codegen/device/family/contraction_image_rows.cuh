@@ -52,6 +52,9 @@ struct ImageRows {
                        rows = groups == 1 ? tap_rows : down;  // of a group
   static constexpr int steps = (rows * eights + 1) / 2;       // of k, of a group
   static constexpr int depth = groups * steps * 16;
+  // Of k, with taps: the last group may have fewer rows of them than others.
+  static constexpr int used =
+      (groups - 1) * steps + ((tap_rows - (groups - 1) * rows) * eights + 1) / 2;
   // Pieces of 16 bytes that a warp has of a row.
   static constexpr int pieces = ((pixels - 1) * step + lead + eights * 8 + uneven + 7) / 8,
                        stage_bytes = rows * pieces * 16;
@@ -123,50 +126,55 @@ SINTER_DEVICE void put_filter(const Args& args, unsigned char* to) {
   }
 }
 
-// Which groups of rows a block takes, one after another. Rows of results of all columns of four
-// warps are numbered one column after another, and each block, of those that have the same filters,
-// has a run of them.
+// Which groups of rows a block takes, one after another: those of a band of rows of results at a
+// time, 16 columns a warp. Bands are numbered as they lie in memory, and blocks that have the same
+// filters take them in turn: what is stored at one time lies together.
 template <class Config>
 struct GroupWalk {
   using S = ImageRowsShape<Config>;
   using P = Problem<Config>;
   using R = typename S::R;
-  int column, first, group, end, left;  // `left`: rows of results of the next columns
+  int band, column, first, group, end;
 
-  SINTER_DEVICE GroupWalk() {
-    const int beside = (S::width() + R::pixels - 1) / R::pixels,
-              columns = (S::images() * beside + 3) / 4, rows = columns * S::height(),
-              blocks = static_cast<int>(gridDim.x) / S::tiles, run = (rows + blocks - 1) / blocks,
-              begin = static_cast<int>(blockIdx.x) / S::tiles * run, after = rows - begin;
-    enter(quotient(begin, S::height()), begin % S::height(), after < run ? after : run);
+  // Blocks' columns: of all images, and those that make up a row of an image; bands of an image.
+  static SINTER_DEVICE int beside() { return (S::width() + R::pixels - 1) / R::pixels; }
+  static SINTER_DEVICE int columns() { return (S::images() * beside() + 3) / 4; }
+  static SINTER_DEVICE int abreast() { return (beside() + 3) / 4; }
+  static SINTER_DEVICE int down() { return (S::height() + Config::band - 1) / Config::band; }
+  static SINTER_DEVICE int bands() {
+    return (columns() + abreast() - 1) / abreast() * abreast() * down();
   }
-  SINTER_DEVICE void enter(int in_column, int from_row, int count) {
-    const int here = S::height() - from_row < count ? S::height() - from_row : count;
-    column = in_column;
-    first = group = from_row;
-    end = here > 0 ? from_row + here + R::groups - 1 : from_row;
-    left = count - here;
+
+  SINTER_DEVICE GroupWalk() { enter(static_cast<int>(blockIdx.x) / S::tiles); }
+  SINTER_DEVICE void enter(int which) {
+    band = which;
+    group = end = 0;
+    if (band >= bands()) return;
+    const int rows = quotient(band, abreast()), image_rows = quotient(rows, down());
+    column = image_rows * abreast() + band - rows * abreast();
+    first = group = (rows - image_rows * down()) * Config::band;
+    const int left = S::height() - first;
+    end = first + (left < Config::band ? left : Config::band) + R::groups - 1;
   }
   SINTER_DEVICE bool more() const { return group < end; }
-  // The first group of a column, which a warp has to look up its place for.
+  // The first group of a band, which a warp has to look up its place for.
   SINTER_DEVICE bool enters() const { return group == first; }
   SINTER_DEVICE void advance() {
-    if (++group == end && left > 0) enter(column + 1, 0, left);
+    if (++group == end) enter(band + static_cast<int>(gridDim.x) / S::tiles);
   }
   // The group completes what a row of results sees.
   SINTER_DEVICE bool completes() const { return group - first >= R::groups - 1; }
   SINTER_DEVICE int row() const { return group - (R::groups - 1); }
   // The warp's first result of a row, of row 0; none: the coordinate x is past the end.
   SINTER_DEVICE typename P::Coord place(int warp) const {
-    const int beside = (S::width() + R::pixels - 1) / R::pixels, unit = column * 4 + warp,
-              image = quotient(unit, beside);
+    const int unit = column * 4 + warp, image = quotient(unit, beside());
     typename P::Coord c;
     if (image >= S::images()) {
       c.at[S::x] = S::width();
       return c;
     }
     P::set_m(c, static_cast<typename P::Index>(image) * S::height() * S::width());
-    c.at[S::x] = (unit - image * beside) * R::pixels;
+    c.at[S::x] = (unit - image * beside()) * R::pixels;
     return c;
   }
 };
@@ -336,7 +344,7 @@ SINTER_DEVICE void run_image_rows(const Args& args) {
     if (++stage == Config::stages) stage = 0;
     if (!walk.completes()) continue;
     wgmma::fence(sums, a);
-    S::Product::multiply(sums, a, filter, false);
+    S::Product::template multiply<0, R::used>(sums, a, filter, false);
     wgmma::commit();
     place.at[S::y] = walk.row();
     PartColumns<Config, Body> columns;

@@ -17,8 +17,8 @@ constexpr int kPiece = 8;                               // elements that are cop
 constexpr int kMostColumns = 128, kFewestColumns = 32;  // of a block, of many filters
 constexpr int kMostSteps = 16;                          // of k, whose fragments stay in registers
 constexpr int kMostPieces = 64;                         // of a warp's group of rows: two a lane
-constexpr int kStages = 6;
-constexpr int kSlab = 16 * 64 * 4;  // bytes of a warp's results
+constexpr int kStages = 4;                              // 4, 6 and 10 take as long
+constexpr int kSlab = 16 * 64 * 4;                      // bytes of a warp's results
 
 const KernelPort* loaded(const KernelSpec& spec, const ProductOperand& operand, int& number) {
   const KernelPort* const p = loaded_as_it_is(spec, operand.body);
@@ -67,6 +67,44 @@ double bytes_of(const KernelSpec& spec, const WgmmaConfig& e) {
       bytes += static_cast<double>(elements_reached(spec.extent, spec.ports[p].access)) *
                info(spec.ports[p].type).bytes;
   return bytes;
+}
+
+// Columns of 64 results of all images, their height, and how many blocks share each.
+struct BandProblem {
+  double columns, height, tiles;
+};
+BandProblem bands_of(const KernelSpec& spec, const WgmmaConfig& e) {
+  const ContractionSpec& c = spec.contraction();
+  const int x = c.first_n() - 1;
+  const double beside = std::ceil(static_cast<double>(spec.extent[x]) / kPixels);
+  return {std::ceil(beside * elements(spec.extent, 0, x - 1) / kWarps),
+          static_cast<double>(spec.extent[x - 1]),
+          static_cast<double>(spec.extent[c.first_n()] / e.tile.n)};
+}
+// Blocks of the same filters.
+double at_once(const BandProblem& p, const WgmmaConfig& e, const DeviceModel& device) {
+  return std::max(1.0, std::floor(e.least_blocks * device.sms / p.tiles));
+}
+// Rows of results of a band: as few as leave little for the rows that are loaded in front of them,
+// and such that the last round of bands is as full as the others. Few different ones, since each is
+// a text of its own. `before`: groups of these.
+int band_of(const BandProblem& p, double at_once, double before) {
+  constexpr double kRowBefore = 0.3;  // of what a row of results takes
+  constexpr int kMost = 32;
+  int best = 1;
+  double least = 0;
+  for (int band = 1; band <= std::min<double>(kMost, p.height); band *= 2) {
+    const double rounds = std::ceil(p.columns * std::ceil(p.height / band) / at_once),
+                 takes = rounds * (band + kRowBefore * before);
+    if (band > 1 && takes >= least) continue;
+    least = takes;
+    best = band;
+  }
+  return best;
+}
+std::uint32_t grid_of(const BandProblem& p, const WgmmaConfig& e, const DeviceModel& device) {
+  return clamp_grid(p.tiles * std::min(p.columns * std::ceil(p.height / e.image_rows->band),
+                                       at_once(p, e, device)));
 }
 
 }  // namespace
@@ -152,12 +190,8 @@ std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceMo
   e.result.reset();
   e.wide_index = needs_wide_index(spec);
 
-  const double units = std::ceil(static_cast<double>(spec.extent[c.first_n() - 1]) / kPixels) *
-                       elements(spec.extent, 0, c.first_n() - 2),
-               walks = std::ceil(units / kWarps),
-               rows_of_results = walks * static_cast<double>(spec.extent[c.first_n() - 2]),
-               tiles = static_cast<double>(spec.extent[c.first_n()] / filters),
-               all = rows_of_results * tiles;
+  const BandProblem p = bands_of(spec, e);
+  const double all = p.columns * p.height * p.tiles;
   if (all >= 0x1p31) return {};
   const double shared = static_cast<double>(run.groups * run.steps * 32 * filters + kWarps * kSlab +
                                             kWarps * kStages * run.rows * run.pieces * 16 + 1023);
@@ -166,9 +200,9 @@ std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceMo
   const double kept = static_cast<double>(filters / 2 + run.groups * run.steps * 4) + 48;
   const double by_registers = std::floor(device.registers_per_sm / (32.0 * kWarps) / kept),
                by_memory = std::floor(device.shared_per_sm / (shared + device.shared_reserved));
-  e.least_blocks = static_cast<int>(std::clamp(std::min(by_registers, by_memory), 1.0, 4.0));
-  e.grid =
-      clamp_grid(tiles * std::min(rows_of_results, std::ceil(e.least_blocks * device.sms / tiles)));
+  e.least_blocks = static_cast<int>(std::clamp(std::min(by_registers, by_memory), 1.0, 6.0));
+  e.image_rows->band = band_of(p, at_once(p, e, device), static_cast<double>(run.groups - 1));
+  e.grid = grid_of(p, e, device);
   e.shared_bytes = static_cast<std::uint32_t>(shared);
 
   // What shared memory moves and what tensor cores multiply, in clocks of a warpgroup's row of
@@ -194,6 +228,8 @@ std::optional<WgmmaPlan> image_rows_as(const WgmmaConfig& decided, const KernelS
       e.stored_rows != decided.stored_rows || !holds(decided.packing, e.packing))
     return {};
   e.packing = decided.packing;
+  e.image_rows->band = decided.image_rows->band;
+  e.grid = grid_of(bands_of(plan->spec, e), e, device);
   e.wide_index |= decided.wide_index;
   return plan;
 }

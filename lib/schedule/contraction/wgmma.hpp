@@ -103,6 +103,7 @@ struct ImageRowsConfig {
   std::int64_t line = 0, lines = 0, pitch = 0;  // elements of a row, rows, from row to row
   std::int64_t offset = 0, image_step = 0;      // of the first image, from one to the next
   int image_index = -1;                         // of the domain
+  int band = 1;                                 // rows of results that a block takes at a time
 };
 
 struct WgmmaConfig : Launch {
