@@ -192,7 +192,7 @@ std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceMo
 
   const BandProblem p = bands_of(spec, e);
   const double all = p.columns * p.height * p.tiles;
-  if (all >= 0x1p31) return {};
+  if (all * kWarps * kPixels >= 0x1p31) return {};  // rows of the product are counted in 32 bits
   const double shared = static_cast<double>(run.groups * run.steps * 32 * filters + kWarps * kSlab +
                                             kWarps * kStages * run.rows * run.pieces * 16 + 1023);
   if (shared > device.shared_per_cta) return {};
