@@ -113,6 +113,34 @@ TEST_CASE("keys and values that are repeated for each head arrive as they were, 
   }
 }
 
+TEST_CASE(
+    "gradients of attention stay its kernels' where halves of them are rotated or one is read") {
+  for (const bool rotated : {true, false}) {
+    Graph g{{.io = bf16, .intermediate = bf16}};
+    const auto input = [&](const char* name) { return g.tensor(name, {2, 4, 128, 64}); };
+    const Tensor q = input("q"), k = input("k"), v = input("v");
+    const SdpaAttributes causal{.causal_mask = true, .generate_stats = true};
+    const auto [o, stats] = sdpa(q, k, v, causal);
+    const auto d = sdpa_backward(q, k, v, o, input("do"), stats, causal);
+    const auto half = [&](std::int64_t from) {
+      return slice(d.dq, {.start = {0, 0, 0, from}, .limit = {2, 4, 128, from + 32}});
+    };
+    if (rotated) {
+      const Tensor a = half(0), b = half(32), cos = g.tensor("cos", {1, 1, 128, 32}),
+                   sin = g.tensor("sin", {1, 1, 128, 32});
+      g.output(concatenate({a * cos + b * sin, b * cos - a * sin}, 3), "dq");
+    } else {
+      g.output(relu(half(32)), "dq");
+    }
+    g.output(o, "o"), g.output(d.dk, "dk"), g.output(d.dv, "dv");
+    for (const auto& problem : g.check()) FAIL(problem.message());
+    const Lowered l = rewritten(lower(g), device_model("sm_90a"));
+    REQUIRE(l.regions.size() == 2);
+    check_closed(l, l.regions[0]);
+    check_closed(l, l.regions[1]);
+  }
+}
+
 TEST_CASE("repeated keys that are the values, too, arrive as they were") {
   Graph g{{.io = bf16}};
   const Tensor k = g.tensor({.name = "k", .dim = {2, 2, 8, 16}});

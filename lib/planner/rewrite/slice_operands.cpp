@@ -82,13 +82,22 @@ bool cut_convolution(MovedViews& views, const Node& slice, Node& p) {
   return true;
 }
 
+// Attention's kernel takes the region as it is: several kernels are only worth it for a few of many
+// rows, and for no gradients.
+bool stays_in_region(const Rewriter& g, TensorId t, TensorId part) {
+  constexpr int kFew = 8;
+  const Region* const r = g.region_of(g.producer(t));
+  return r && (r->op != OpKind::sdpa || kFew * count(g[part].dim) > count(g[t].dim));
+}
+
 bool slice_operands(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
   const TensorId t = n.inputs[0], y = n.outputs[0];
   const auto* s = std::get_if<SliceAttributes>(&n.attributes);
   const bool small = 2 * count(g[y].dim) <= count(g[t].dim);
-  if (!s || !small || !g.is_virtual(t) || g.readers(t).size() != 1 || g.producer(t) < 0)
+  if (!s || !small || !g.is_virtual(t) || g.readers(t).size() != 1 || g.producer(t) < 0 ||
+      stays_in_region(g, t, y))
     return false;
   for (std::int64_t step : s->step)
     if (step != 1) return false;

@@ -87,6 +87,8 @@ bool split_product_halves(MovedViews& views, NodeId id) {
     product = next;
   }
   if (!g.is_virtual(product) || !is_matmul(g.node(g.producer(product)).op)) return false;
+  // Attention's kernel takes the region as it is (dQ of queries that were rotated by halves).
+  if (g.in_region(g.producer(product))) return false;
   for (NodeId h : halves) make_half(views, h, product);
   return true;
 }
