@@ -236,7 +236,9 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
        Graph g;
        auto a = g.tensor({.name = "a", .dim = {2, 3, 4, 5}});
        auto b = g.tensor({.name = "b", .dim = {2, 3, 5, 6}});
-       g.output(relu(reshape(transpose(matmul(a, b), {0, 2, 1, 3}), {2, 4, 18})), "y");
+       auto m = matmul(a, b);
+       g.output(relu(reshape(transpose(m, {0, 2, 1, 3}), {2, 4, 18})), "y");
+       g.output(reduction(m * m, ReductionMode::add, {2, 3, 4, 1}), "squares");
        const Lowered l = after(name, g);
        CHECK(l.graph->stride(first(l, OpKind::matmul).outputs[0]) == Dims{72, 6, 18, 1});
      }},
