@@ -73,6 +73,7 @@ void Expansion::finish() {
     const auto producer = desc.producer;
     const bool read = desc.read;
     desc = wanted;
+    desc.alias = kNoTensor;  // a number of the user's graph
     desc.producer = producer;
     desc.read = read;
     desc.data_type = type;

@@ -33,14 +33,16 @@ bool only_in_body(const KernelSpec& spec, int port) {
 
 // Of a rowwise kernel, where an element is loaded and stored by one thread: whether all its loads
 // come before the store. They do where the last phase stores, as each phase loads a place before it
-// stores there, and where the row is fetched once and stays in registers.
-bool stored_behind_loads(const ScheduledKernel& k, int from, int to) {
+// stores there, and where the row is fetched once and stays in registers. Rows that a cluster holds
+// are fetched again where there are no clusters.
+bool stored_behind_loads(const ScheduledKernel& k, int from, int to, bool clusters) {
   const RowwiseConfig& config = *k.rowwise();
   const RowwiseSpec& rows = k.spec.rowwise();
   if (config.aligned_by >= 0) return false;  // threads side by side may hold an element twice
   const PortPack& pack = config.packing.ports[static_cast<std::size_t>(from)];
-  const bool once = config.resident && pack.kind == PortPack::Kind::pack && !pack.weight &&
-                    !pack.late && k.spec.columns.empty();
+  const bool once = config.resident && (config.blocks_per_row == 1 || clusters) &&
+                    pack.kind == PortPack::Kind::pack && !pack.weight && !pack.late &&
+                    k.spec.columns.empty();
   const auto& statements = k.spec.body.statements;
   return std::all_of(statements.begin(), statements.end(), [&](const Statement& s) {
     if (s.kind == StatementKind::load && s.port == from) return !s.per_row;
@@ -51,7 +53,7 @@ bool stored_behind_loads(const ScheduledKernel& k, int from, int to) {
 
 // Why a kernel that reads `in` and writes `out` may not do so in the same memory; empty: it may.
 // In these families the thread that stores an element has loaded it, and no other one loads it.
-std::string conflict(const ScheduledKernel& kernel, TensorId in, TensorId out) {
+std::string conflict(const ScheduledKernel& kernel, TensorId in, TensorId out, bool clusters) {
   const KernelSpec& spec = kernel.spec;
   const std::vector<int> reads = ports_of(spec, in, false), writes = ports_of(spec, out, true);
   if (reads.empty()) return {};
@@ -65,7 +67,7 @@ std::string conflict(const ScheduledKernel& kernel, TensorId in, TensorId out) {
     if (!only_in_body(spec, r)) return "it is an operand of a product, or gathered from";
     if (!(from.access == to.access) || from.together != to.together)
       return "an element is read where another one is written";
-    if (spec.as_rowwise() && !stored_behind_loads(kernel, r, writes[0]))
+    if (spec.as_rowwise() && !stored_behind_loads(kernel, r, writes[0], clusters))
       return "its rows are read again after the output is written";
   }
   return {};
@@ -85,7 +87,7 @@ std::vector<Alias> aliases_of(const Graph& user, const Graph& lowered,
 }
 
 Diagnostics unsafe_aliases(const Graph& user, const Graph& lowered,
-                           std::span<const ScheduledKernel> kernels) {
+                           std::span<const ScheduledKernel> kernels, const DeviceModel& device) {
   Diagnostics all;
   for (const auto& [out, in, apart] : aliases_of(user, lowered)) {
     const TensorDesc& t = user[*user.find(lowered[out].name)];
@@ -103,7 +105,7 @@ Diagnostics unsafe_aliases(const Graph& user, const Graph& lowered,
         d.seen = fmt::format("'{}' is read by kernel {}, after the output is written",
                              user[t.alias].name, k);
       else if (writes && reads)
-        if (const auto reason = conflict(kernels[k], in, out); !reason.empty())
+        if (const auto reason = conflict(kernels[k], in, out, device.has_clusters); !reason.empty())
           d.seen = fmt::format("'{}' in kernel {}: {}", user[t.alias].name, k, reason);
       written |= writes;
     }

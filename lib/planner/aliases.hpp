@@ -9,6 +9,7 @@
 
 #include "schedule/scheduled_kernel.hpp"
 #include "sinter/base/diagnostic.hpp"
+#include "target/device_model.hpp"
 
 namespace sinter {
 
@@ -23,6 +24,6 @@ std::vector<Alias> aliases_of(const Graph& user, const Graph& lowered,
 
 // What is wrong with the aliases that the user's graph declares, given the kernels in their order.
 Diagnostics unsafe_aliases(const Graph& user, const Graph& lowered,
-                           std::span<const ScheduledKernel> kernels);
+                           std::span<const ScheduledKernel> kernels, const DeviceModel& device);
 
 }  // namespace sinter

@@ -265,7 +265,8 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
     if (like) decided = schedule_as(like->decided, spec, context);
     kernels.push_back(decided ? std::move(*decided) : schedule_kernel(spec, context));
   }
-  if (Diagnostics d = unsafe_aliases(graph, *lowered.graph, kernels); !d.empty()) return d;
+  if (Diagnostics d = unsafe_aliases(graph, *lowered.graph, kernels, context.device); !d.empty())
+    return d;
   for (const ScheduledKernel& scheduled : kernels) {
     const KernelSpec& spec = parts.kernels[data.kernels.size()];
     const ClassKernel* const like = like_of[data.kernels.size()];

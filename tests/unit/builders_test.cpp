@@ -309,6 +309,30 @@ TEST_CASE(
         }) > 1);
 }
 
+TEST_CASE("rows that clusters would hold are in place only where there are clusters") {
+  for (const char* architecture : {"", "sm_90a"}) {
+    Graph g({.io = bf16});
+    auto sum = g.tensor("x", {8, 1 << 15}) + g.tensor("r", {8, 1 << 15});
+    g.output(sum, "h", {.alias = Tensor(&g, *g.find("x"))});
+    g.output(softmax(sum), "y");
+    const auto plan = Plan::make(g, {.architecture = architecture});
+    REQUIRE(plan);
+    INFO(architecture);
+    CHECK(plan->kernels() == (*architecture ? 1 : 2));
+  }
+}
+
+TEST_CASE("an output of several operations may be in place, whatever the numbers of its tensors") {
+  Graph g;
+  auto dy = g.tensor("a", {8, 64}), s = g.tensor("b", {1, 64}), x = g.tensor("x", {8, 64});
+  auto n = rmsnorm(x, s, {}, 1e-5, {.forward_phase = ForwardPhase::training});
+  g.output(rmsnorm_backward(dy, x, s, n.inv_variance).dx, "dx", {.alias = x});
+  CHECK(Plan::make(g));
+  const auto back = graph_from_json(graph_to_json(g));
+  REQUIRE(back);
+  CHECK(Plan::make(**back));
+}
+
 TEST_CASE("what is updated in place is read first, whatever the order of the nodes") {
   const auto order = [](const auto& describe) {
     Graph g({.io = bf16});
