@@ -1,5 +1,3 @@
-// glibc would take a jump from one fiber to another for a damaged stack. Before any header.
-#undef _FORTIFY_SOURCE
 #include "emulator/cluster.hpp"
 
 #include <algorithm>
@@ -13,7 +11,8 @@ namespace {
 
 using emulator::kWarp;
 
-constexpr std::size_t kStack = 128 << 10;
+// Not a power of two: the tops of all stacks would be in the same lines of a cache.
+constexpr std::size_t kStack = (128 << 10) + 1088;
 constexpr std::uint64_t kCanary = 0x5ca1ab1e0ddba11;  // at the end of each stack
 constexpr unsigned kNamedBarriers = 16;
 
@@ -39,6 +38,7 @@ EmulatedCluster::EmulatedCluster(std::vector<HostKernel> kernels, const void* ar
       warps_of_block_((threads + kWarp - 1) / kWarp),
       threads_(threads * kernels_.size()),
       waits_for_(threads_.size()),
+      can_run_(threads_.size()),
       warps_(warps_of_block_ * kernels_.size()),
       stacks_(stacks(threads_.size() * kStack)) {
   for (std::size_t b = 0; b < kernels_.size(); ++b) anchor[b] = kernels_[b].anchor();
@@ -60,6 +60,7 @@ std::string EmulatedCluster::run(unsigned first, unsigned of, unsigned turn) {
   cluster_arrived_ = cluster_phase_ = 0;
   in_flight_.clear();
   waits_for_.assign(threads_.size(), nullptr);
+  can_run_.assign(threads_.size(), 1);
   for (Thread& t : threads_) {
     t.cluster_turn = 0;
     t.copies.clear();
@@ -72,11 +73,14 @@ std::string EmulatedCluster::run(unsigned first, unsigned of, unsigned turn) {
   const bool falling = turn / 2 % 2 != 0;
   while (live_ > 0 && fault_.empty()) {
     bool moved = false;
-    for (unsigned i = 0; i < threads_.size(); ++i) {
-      const unsigned t = falling ? static_cast<unsigned>(threads_.size()) - 1 - i : i;
-      if (waits_for_[t]) continue;
+    const char* const all = can_run_.data();
+    std::size_t from = 0, to = can_run_.size();  // those that still have their turn
+    while (const void* next =
+               falling ? memrchr(all, 1, to) : std::memchr(all + from, 1, to - from)) {
+      const auto t = static_cast<std::size_t>(static_cast<const char*>(next) - all);
+      (falling ? to : from) = falling ? t : t + 1;
       moved = true;
-      resume(t);
+      resume(static_cast<unsigned>(t));
     }
     if (moved) continue;
     if (in_flight_.empty())
@@ -107,13 +111,13 @@ void EmulatedCluster::enter(unsigned high, unsigned low) {
   for (;;) {
     self.kernels_[self.rank].run(self, self.arguments_);
     self.end_thread();
-    if (_setjmp(self.running().here) == 0) _longjmp(self.scheduler_, 1);
+    self.leave();
   }
 }
 
 void EmulatedCluster::end_thread() {
   Thread& t = running();
-  waits_for_[running_number()] = this;
+  can_run_[running_number()] = 0;
   if (!t.stores.empty())
     if (late) fault_ = "a thread ends while its stores still read shared memory";
   if (t.cluster_turn > cluster_phase_) --cluster_arrived_;  // it did not wait
@@ -123,14 +127,14 @@ void EmulatedCluster::end_thread() {
   release_met();
 }
 
-void EmulatedCluster::resume(unsigned number) {
+[[gnu::noinline]] void EmulatedCluster::resume(unsigned number) {
   rank = number / count_;
   thread.x = number % count_;
   block.x = first_block_ + rank;
   warp = &warps_[warp_number()];
   Thread& t = threads_[number];
-  if (_setjmp(scheduler_) != 0) return;
-  if (t.started) _longjmp(t.here, 1);
+  if (__builtin_setjmp(scheduler_) != 0) return;
+  if (t.started) jump(t.here);
   t.started = true;
   getcontext(&t.start);
   t.start.uc_stack.ss_sp = stack_of(t);
@@ -142,13 +146,23 @@ void EmulatedCluster::resume(unsigned number) {
   setcontext(&t.start);
 }
 
+// Apart from those that such a jump ends in, which do not see where it comes from.
+[[gnu::noipa]] void EmulatedCluster::jump(Place& to) { __builtin_longjmp(to, 1); }
+[[gnu::noinline]] void EmulatedCluster::leave() {
+  if (__builtin_setjmp(running().here) == 0) jump(scheduler_);
+}
 void EmulatedCluster::wait_for(const void* what) {
   waits_for_[running_number()] = what;
-  if (_setjmp(running().here) == 0) _longjmp(scheduler_, 1);
+  can_run_[running_number()] = 0;
+  leave();
 }
 void EmulatedCluster::release(const void* what, Waits waits) {
-  for (const void*& w : waits)
-    if (w == what) w = nullptr;
+  char* const can_run = can_run_.data() + (waits.data() - waits_for_.data());
+  for (std::size_t i = 0; i < waits.size(); ++i)
+    if (waits[i] == what) {
+      waits[i] = nullptr;
+      can_run[i] = 1;
+    }
 }
 
 // ---- barriers of threads
@@ -172,6 +186,12 @@ void EmulatedCluster::block_barrier() {
 }
 void EmulatedCluster::warp_barrier() {
   meet(at_warp_[warp_number()], live_of_warp_[warp_number()], true, of_warp());
+}
+void EmulatedCluster::exchange(const void* mine, void* theirs, unsigned lane, unsigned bytes) {
+  std::memcpy(warp->words[thread.x % kWarp], mine, bytes);
+  warp_barrier();
+  std::memcpy(theirs, warp->words[lane], bytes);
+  warp_barrier();  // nobody overwrites what is still looked at
 }
 void EmulatedCluster::multiply_shown(emulator::Number type, float* sums) {
   test::multiply_shown(type, *warp, thread.x % kWarp, sums);

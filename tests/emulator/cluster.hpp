@@ -1,6 +1,5 @@
 // The threads of a cluster's blocks as fibers of the calling thread.
 #pragma once
-#include <setjmp.h>
 #include <ucontext.h>
 
 #include <deque>
@@ -33,6 +32,7 @@ class EmulatedCluster final : public emulator::Machine {
 
   void block_barrier() override;
   void warp_barrier() override;
+  void exchange(const void* mine, void* theirs, unsigned lane, unsigned bytes) override;
   void multiply_shown(emulator::Number type, float* sums) override;
   void copy(void* to, const void* from, int bytes, int valid) override;
   void commit_copies() override;
@@ -83,9 +83,11 @@ class EmulatedCluster final : public emulator::Machine {
   struct Meeting {
     unsigned arrived = 0;
   };
+  // Where a stack goes on, for __builtin_setjmp(): setjmp() takes three times as long.
+  using Place = void* [5];
   struct Thread {
     ucontext_t start;  // later its place is `here`: switching contexts costs a system call
-    jmp_buf here;
+    Place here;
     bool started = false;
     unsigned cluster_turn = 0;
     Queue<Copy> copies;
@@ -94,6 +96,7 @@ class EmulatedCluster final : public emulator::Machine {
   };
 
   static void enter(unsigned high, unsigned low);
+  [[noreturn]] static void jump(Place& to);
   void end_thread();
   static void carry_out(const Copy& copy);
   void expect_multiple(std::uintptr_t at, unsigned bytes, const char* what);
@@ -103,14 +106,15 @@ class EmulatedCluster final : public emulator::Machine {
   std::byte* stack_of(const Thread& t) const;
   void resume(unsigned number);
   void wait_for(const void* what);
+  void leave();
   // What threads wait for, of those of a block or a warp.
   using Waits = std::span<const void*>;
   Waits of_block() { return Waits(waits_for_).subspan(rank * count_, count_); }
   Waits of_warp();
   void release(const void* what) { release(what, waits_for_); }
-  static void release(const void* what, Waits waits);
+  void release(const void* what, Waits waits);
   // `among`: the threads that may wait.
-  static bool passes(Meeting& meeting, unsigned expected, Waits among);
+  bool passes(Meeting& meeting, unsigned expected, Waits among);
   void meet(Meeting& meeting, unsigned expected, bool waits, Waits among);
   void release_met();
   void end_cluster_phase();
@@ -126,16 +130,17 @@ class EmulatedCluster final : public emulator::Machine {
   const void* arguments_;
   unsigned count_, shared_bytes_, warps_of_block_;  // of a block
   std::vector<Thread> threads_;
-  // Of each thread: null where it can run, this object where it has ended. Not in Thread, as all of
-  // them are looked at again and again, and a thread is kilobytes.
+  // Of each thread. Not in Thread, as all of them are looked at again and again, and a thread is a
+  // kilobyte.
   std::vector<const void*> waits_for_;
+  std::vector<char> can_run_;
   std::vector<emulator::Warp> warps_;
   std::vector<Meeting> at_warp_, at_block_, at_named_;
   std::vector<unsigned> live_of_warp_, live_of_block_;
   unsigned live_ = 0, cluster_arrived_ = 0, cluster_phase_ = 0, first_block_ = 0;
   std::deque<std::function<void()>> in_flight_;  // what no thread carries out
   std::string fault_;
-  jmp_buf scheduler_;
+  Place scheduler_;
   std::byte* stacks_;
 };
 

@@ -86,13 +86,19 @@ auto look_around(const T& mine, const Look& look) {
   return result;
 }
 template <class T>
+T exchanged(const T& mine, unsigned lane) {
+  static_assert(sizeof(T) <= sizeof machine->warp->words[0]);
+  T theirs;
+  machine->exchange(&mine, &theirs, lane, sizeof mine);
+  return theirs;
+}
+template <class T>
 T __shfl_sync(unsigned, T mine, int lane) {
-  return look_around(mine, [&](const auto& of) { return of(lane % emulator::kWarp); });
+  return exchanged(mine, static_cast<unsigned>(lane) % emulator::kWarp);
 }
 template <class T>
 T __shfl_xor_sync(unsigned, T mine, int distance) {
-  return look_around(mine,
-                     [&](const auto& of) { return of(threadIdx.x % emulator::kWarp ^ distance); });
+  return exchanged(mine, threadIdx.x % emulator::kWarp ^ static_cast<unsigned>(distance));
 }
 
 inline bool __any_sync(unsigned, bool mine) {

@@ -80,6 +80,8 @@ class Machine {
   virtual void fault(const char* what) = 0;  // the machine would stop
   virtual void block_barrier() = 0;
   virtual void warp_barrier() = 0;
+  // Every lane shows `mine` and gets what `lane` shows.
+  virtual void exchange(const void* mine, void* theirs, unsigned lane, unsigned bytes) = 0;
   // Adds to the thread's four sums the product of what the lanes of its warp show.
   virtual void multiply_shown(Number type, float* sums) = 0;
 

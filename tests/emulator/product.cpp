@@ -1,5 +1,6 @@
 #include "emulator/product.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -188,16 +189,19 @@ void left_rows(const emulator::Product& p, double (&rows)[2][kMostDepth]) {
 double sum_of_bytes(const double (&products)[kMostDepth], double before) {
   double largest = std::fabs(before), sum = before;
   for (const double x : products) {
-    largest = std::fmax(largest, std::fabs(x));
+    largest = std::max(largest, std::fabs(x));
     sum += x;
   }
   if (largest == 0 || !std::isfinite(sum)) return sum;
-  const int exponent = std::ilogb(largest) - 13;
-  const double unit = std::ldexp(1.0, exponent), inverse = std::ldexp(1.0, -exponent);
-  const auto units = [&](double x) { return static_cast<double>(static_cast<int>(x * inverse)); };
-  sum = units(before);
-  for (const double x : products) sum += units(x);
-  return sum * unit;
+  // Its exponent: products of floats, and floats, are normal numbers here.
+  const int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(largest) >> 52) - 1023 - 13;
+  const auto power = [](int e) {
+    return std::bit_cast<double>(static_cast<std::uint64_t>(e + 1023) << 52);
+  };
+  const double unit = power(exponent), inverse = power(-exponent);
+  int units = static_cast<int>(before * inverse);
+  for (const double x : products) units += static_cast<int>(x * inverse);
+  return units * unit;
 }
 
 template <class Sum, Number type_b>
