@@ -23,12 +23,14 @@ constexpr emulator::Number number_of(const char* type) {
 template <class Text, class Sum>
 emulator::Product product_of(int columns, Sum* d, unsigned long long a, unsigned long long b,
                              bool keep) {
-  constexpr char depth = Text::Depth::kText[0];  // of 8, 16, 32
-  constexpr const auto& end = Text::End::kText;  // ", 1, 1[, major of a], major of b"
+  constexpr const auto& text = Text::Depth::kText;  // clang++ 14 needs its type first
+  constexpr char depth = text[0];                   // of 8, 16, 32
+  constexpr const auto& end = Text::End::kText;     // ", 1, 1[, major of a], major of b"
   constexpr int length = sizeof end - 1, bytes = depth == '8' ? 4 : depth == '1' ? 2 : 1;
   emulator::Product p{};
-  p.type_a = number_of(Text::A::kText);
-  p.type_b = number_of(Text::B::kText);
+  constexpr emulator::Number a_type = number_of(Text::A::kText), b_type = number_of(Text::B::kText);
+  p.type_a = a_type;
+  p.type_b = b_type;
   if constexpr (bytes == 2) {
     p.a_across = end[length - 4] == '1';
     p.b_across = end[length - 1] == '1';

@@ -49,7 +49,7 @@ class StageScales {
 
   template <class Args, class Coord>
   static SINTER_DEVICE float of_column(const Args& args, const Coord& c, int product) {
-    return product == 0 ? typename Scales::B(args).value(c) : typename Scales::B2(args).value(c);
+    return product == 0 ? typename Scales::B{args}.value(c) : typename Scales::B2{args}.value(c);
   }
 
  public:
@@ -67,7 +67,7 @@ class StageScales {
       const int row = tile.row + first_row + i / 2 * 64 + warp * 16 + i % 2 * 8 + lane / 4;
       const bool exists = row < tile.row_end;
       P::set_m(c, exists ? rows_of.source(static_cast<typename P::Index>(row)) : 0);
-      row_[i] = exists ? typename Scales::A(args).value(c) : 0;
+      row_[i] = exists ? typename Scales::A{args}.value(c) : 0;
     }
 #pragma unroll
     for (int i = 0; i < columns; ++i) {
