@@ -8,6 +8,7 @@
 #include "emulator/hand_written.hpp"
 #include "runtime/compiler.hpp"
 #include "runtime/nvrtc.hpp"
+#include "support/dense.hpp"
 
 namespace sinter::test {
 namespace {
@@ -80,6 +81,10 @@ struct Gradient {
   std::vector<double> sum, size;
   explicit Gradient(std::size_t count) : sum(count), size(count) {}
   void add(std::size_t at, double x) { sum[at] += x, size[at] += std::fabs(x); }
+  // factor * x to the `row`th of so many.
+  void add_row(std::size_t row, double factor, const double* x, std::size_t count) {
+    add_scaled(factor, x, count, &sum[row * count], &size[row * count]);
+  }
   // Weights and derivatives are rounded to `digits`, results too but for dQ; f32 and exp2.approx
   // add less than as much again.
   std::string judge(const char* name, const std::vector<double>& got, int digits) const {
@@ -120,21 +125,20 @@ std::string run(const Attention& a, const Edit& edit = {}, bool compile = false)
       for (int m = 0; m < a.queries; ++m) {
         const std::size_t row = static_cast<std::size_t>((e * all_heads + h) * a.queries + m),
                           key0 = static_cast<std::size_t>((e * a.heads + h / a.group) * a.keys);
-        const auto dot = [](const Numbers& x, const Numbers& y, std::size_t i, std::size_t j,
-                            int count) {
-          double sum = 0;
-          const auto n = static_cast<std::size_t>(count);
-          for (std::size_t d = 0; d < n; ++d) sum += x.values[i * n + d] * y.values[j * n + d];
-          return sum;
+        const auto row_of = [](const Numbers& x, std::size_t i, std::size_t count) {
+          return &x.values[i * count];
         };
+        const auto depth = static_cast<std::size_t>(a.depth),
+                   depth_v = static_cast<std::size_t>(a.depth_v);
         std::vector<double> p, dp, slope;
         double total = 0;
         for (int n = 0; n < a.keys; ++n) {
           const std::size_t key = key0 + static_cast<std::size_t>(n);
-          const double x = kScale * dot(q, k, row, key, a.depth), t = std::tanh(x / 2);
+          const double x = kScale * dot(row_of(q, row, depth), row_of(k, key, depth), depth),
+                       t = std::tanh(x / 2);
           p.push_back(a.sees(e, h, m, n) ? std::exp(a.plain ? x : 2 * t) : 0);
           slope.push_back(a.plain ? 1 : 1 - t * t);
-          dp.push_back(dot(d_o, v, row, key, a.depth_v));
+          dp.push_back(dot(row_of(d_o, row, depth_v), row_of(v, key, depth_v), depth_v));
           total += p.back();
         }
         stats[row] = static_cast<float>(std::log(total));
@@ -152,14 +156,9 @@ std::string run(const Attention& a, const Edit& edit = {}, bool compile = false)
                                                  bias_columns +
                                              static_cast<int>(n) % bias_columns),
                     of_score);
-          const auto depth = static_cast<std::size_t>(a.depth),
-                     depth_v = static_cast<std::size_t>(a.depth_v);
-          for (std::size_t d = 0; d < depth; ++d) {
-            dq.add(row * depth + d, kScale * ds * k.values[(key0 + n) * depth + d]);
-            dk.add((key0 + n) * depth + d, kScale * ds * q.values[row * depth + d]);
-          }
-          for (std::size_t d = 0; d < depth_v; ++d)
-            dv.add((key0 + n) * depth_v + d, p[n] * d_o.values[row * depth_v + d]);
+          dq.add_row(row, kScale * ds, row_of(k, key0 + n, depth), depth);
+          dk.add_row(key0 + n, kScale * ds, row_of(q, row, depth), depth);
+          dv.add_row(key0 + n, p[n], row_of(d_o, row, depth_v), depth_v);
         }
       }
   // Past the lengths lies NaN.
