@@ -45,6 +45,16 @@ SINTER_DEVICE void arrive_in_block(unsigned barrier, int rank) {
       "r"(rank)
       : "memory");
 }
+// The same; what this thread wrote before, and the warp behind __syncwarp(), those see who have
+// waited with wait_for_cluster().
+SINTER_DEVICE void tell_block(unsigned barrier, int rank) {
+  asm volatile(
+      "{\n\t.reg .b32 there;\n\t"
+      "mapa.shared::cluster.u32 there, %0, %1;\n\t"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n\t}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
 SINTER_DEVICE void arrive_and_expect(unsigned barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");

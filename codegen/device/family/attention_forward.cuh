@@ -325,12 +325,17 @@ SINTER_DEVICE void run_forward(const Args& args) {
     if constexpr (S::transposes_values)
       typename S::Pipe{shared + S::pipe_loaded_v}.init(1, kTransposingWarps);
     if constexpr (CountsTiles<Bounds>) TileQueue::Pipe{shared + S::queue}.init(1, S::warps);
+    if constexpr (joins_statistics<Config>())
+      StatisticsBarrier{shared + S::statistics}.template init<Config>(S::warps);
     hopper::barriers_are_ready();
   }
   // Counters of shares, which the kernel before sets to zero, are wanted at the end alone. All
   // kernels before that one are over: it lets this one start when it has waited for them.
   if constexpr (!SharesKeys<Bounds>) {
-    __syncthreads();
+    if constexpr (joins_statistics<Config>())
+      hardware::cluster_barrier();  // other blocks tell the own one's barrier
+    else
+      __syncthreads();
     hardware::grid_dependency_wait();
   } else {
     find_share<Config, S, Bounds>(args, reinterpret_cast<int*>(memory.pointer + S::queue));
@@ -338,14 +343,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
   }
   if (warpgroup == 0) {
     hopper::keep_registers<Config::producer_registers>();
-    // Consumers meet those of the cluster's other blocks while this thread waits for them.
-    constexpr bool meets = S::walks_twice && DividesKeys<Config>;
-    if constexpr (meets) hardware::cluster_arrive();
     if (threadIdx.x == 0) produce<Config, S, Q, K, V, Bounds>(args, memory.pointer, shared);
-    if constexpr (meets) {
-      __syncwarp();
-      hardware::cluster_wait();
-    }
     if constexpr (S::transposes_values)
       if (threadIdx.x >= 32)
         transpose_all_values<Config, S, Bounds>(args, memory.pointer, shared, threadIdx.x / 32 - 1);
@@ -376,7 +374,9 @@ SINTER_DEVICE void run_forward(const Args& args) {
     const auto meet = [&] { consumer.meet(); };
     const auto scale = [&] { return WorthOfSums<Score>(args, c).powers_of_two(); };
     const auto between = [&] {
-      if constexpr (DividesKeys<Config>) join_statistics<Config>(scale(), own_slab, out, softmax);
+      if constexpr (joins_statistics<Config>())
+        join_statistics<Config>(StatisticsBarrier{shared + S::statistics}, scale(), own_slab, out,
+                                softmax);
     };
     if (keys.begin < keys.end) {
       consumer.multiply(out, softmax, c, band, keys, row, between);

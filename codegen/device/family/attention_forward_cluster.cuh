@@ -23,6 +23,31 @@ concept DividesKeys = requires {
   Config::key_blocks;
 };
 
+// Two walks: where a block's warps tell all blocks that what they know of their rows lies in their
+// shared memory.
+template <class Config>
+constexpr bool joins_statistics() {
+  return DividesKeys<Config> && WalksTwice<Config>;
+}
+struct StatisticsBarrier {
+  static constexpr int bytes = 8;
+  unsigned barrier;
+
+  // By one thread; then barriers_are_ready() and a barrier of the cluster. `warps` of a block.
+  template <class Config>
+  SINTER_DEVICE void init(int warps) const {
+    hopper::barrier_init(barrier, Config::key_blocks * warps);
+  }
+  // By whole warps, once: until all of the cluster's have come.
+  template <class Config>
+  SINTER_DEVICE void meet() const {
+    __syncwarp();
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (lane < Config::key_blocks) hopper::tell_block(barrier, lane);
+    hopper::wait_for_cluster(barrier, 0);
+  }
+};
+
 // The one tile of rows of the cluster.
 template <class Config, class S, class Bounds>
 class TileOfCluster {
@@ -59,10 +84,12 @@ constexpr int bytes_of_part() {
   return Config::part_rows * (Sums::columns + 4) * 4;
 }
 // Between two walks: the softmax knows the rows of all blocks' keys instead of the own ones'. By
-// all consumers of the cluster, and the producers must arrive, too. `slab`: the warpgroup's own
-// shared memory, to which nothing is written before join_cluster() has met the others.
+// all consumers of the cluster, whose producers go on loading: no barrier of all its threads.
+// `slab`: the warpgroup's own shared memory, to which nothing is written before join_cluster() has
+// met the others.
 template <class Config, class Sums, class Scale>
-SINTER_DEVICE void join_statistics(Scale scale, float* slab, const Sums& out, RowSoftmax& softmax) {
+SINTER_DEVICE void join_statistics(StatisticsBarrier all, Scale scale, float* slab, const Sums& out,
+                                   RowSoftmax& softmax) {
   constexpr int blocks = Config::key_blocks;
   const bool writes = threadIdx.x % 4 == 0;
 #pragma unroll
@@ -72,7 +99,7 @@ SINTER_DEVICE void join_statistics(Scale scale, float* slab, const Sums& out, Ro
       *reinterpret_cast<float4*>(slab + out.row(2 * r) * 4) =
           float4{softmax.largest[r], total, 0, 0};
   }
-  hardware::cluster_barrier();
+  all.meet<Config>();
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     float4 of_block[blocks];

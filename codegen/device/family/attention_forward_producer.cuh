@@ -96,7 +96,9 @@ struct ForwardShape : LoadedTiles<Config, First, Q, rows_of_tile<Config>(), sequ
                                 consumers * 4 * static_cast<int>(sizeof(contraction::EpilogueTile)),
                        pipe_k = pipe_q + PipeQ::bytes, pipe_v = pipe_k + Pipe::bytes,
                        pipe_loaded_v = transposes_values ? pipe_v + Pipe::bytes : pipe_v,
-                       queue = pipe_loaded_v + Pipe::bytes, end = queue + tile_bytes;
+                       queue = pipe_loaded_v + Pipe::bytes, statistics = queue + tile_bytes,
+                       end =
+                           statistics + (joins_statistics<Config>() ? StatisticsBarrier::bytes : 0);
   static constexpr int shared_bytes = end + 1023;
   static_assert(shared_bytes <= 227 << 10, "stages do not fit into shared memory");
 };

@@ -25,8 +25,9 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
   const int transposed = is_f8(e.v.map.type) ? up(width, 16) * up(e.tile_k, kLineBytes) + 16 : 0;
   const int taken = e.attention.tiles_taken >= 0 ? 2 * (16 + 32) : 0;  // tiles, with their barriers
   const int share = e.attention.parts >= 0 ? 4 * (4 + 20) : 0;         // where the CTA's begins
+  const int twice = rounds_divided(e.weight) ? 8 : 0;                  // a barrier of clusters
   return q + e.stages * (stage_bytes(e, depth, width) + transposed) + e.consumers * 4 * kSlabBytes +
-         16 + 2 * 16 * e.stages + taken + share + 1023;
+         16 + 2 * 16 * e.stages + taken + share + twice + 1023;
 }
 
 // WideForwardShape has the same.
