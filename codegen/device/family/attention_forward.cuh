@@ -112,6 +112,15 @@ struct SumsOfTile {
   }
 };
 
+// Whether the first tile of keys, which has no weights of a tile before it, goes through the same
+// text as the others, with a branch around their products: bodies take the compiler as long again.
+// Plain scores do not: the branch costs them time, and in some shapes the compiler waits after each
+// product. (On an H200, us, two texts and one: b4 h32 s4096 causal d64 611 and 646, d128 936 and
+// 942; b32 h16 s512 d64 86.5 and 89.7; b4 h16 s2048 d128 causal with dropout 319 and 324, b2 h16
+// s4096 d128 softcap 892 and 880.)
+template <class Score, class Weight>
+inline constexpr bool one_text = !(Score::plain && Weight::plain);
+
 // A warpgroup's 64 rows of a tile.
 template <class Config, class S, class Q, class K, class V, class Bounds, class Score, class Weight,
           class Rows, class Args>
@@ -169,51 +178,57 @@ class Consumer {
       softmax.divide();
     }
     if (S::alternating > 1 && begin >= end - number_) return release_q();
-    if (sees_less && begin >= end) {
-      release_q();
-      pass_over(1, false);
-      pass_over(tiles.end - tiles.begin - 1, true);
-      return;
-    }
-    if (sees_less) pass_over(tiles.end - end, true);
+    const bool nothing = sees_less && begin >= end;
+    if (nothing) release_q();
+    if (sees_less) pass_over(tiles.end - (nothing ? tiles.begin : end), nothing);
+    if (nothing) return;
     typename Scores::Sums s;
-    Weights weights;
+    Weights weights{};
     SumsOfTile<S> apart;
     auto& of_tile = apart.in_place_of(out);
-    int n = end - 1 - number_;
-    pipe_k_.wait(state_k_);
-    wgmma::fence(s);
-    issue_scores(s);
-    wgmma::wait<0>(s);
-    release_k();
-    if (n - step < begin) release_q();
-    weights_of.weigh(s, softmax, n);
     apart.start();
     const auto scale_sums = [&] {
       if (softmax.outgrown) out.each([&](int i, float& x) { x *= softmax.worth[i / 2 % 2]; });
     };
-    weights = to_operand<typename S::WeightNumber>(s);
-#pragma unroll 1
-    for (n -= step; n >= begin; n -= step) {
+    int n = end - 1 - number_;
+    // Tile n's weights, while those of the tile before it, where there is one, are multiplied.
+    const auto take = [&](auto later) {
+      constexpr bool first = is_same<decltype(later), Int<0>>;
       pipe_k_.wait(state_k_);
-      turns_.wait();
+      if (later) turns_.wait();
       wgmma::fence(s);
       issue_scores(s);
-      // Beside the scores' products.
-      if constexpr (SumsOfTile<S>::apart) apart.add_to(out), scale_sums();
-      pipe_v_.wait(state_v_);
-      clear_past_end(band, n + step);
-      wgmma::fence(of_tile, weights);
-      issue_outputs(of_tile, weights);
-      turns_.pass();
-      wgmma::wait<1>(s);
+      if (later) {
+        // Beside the scores' products.
+        if constexpr (SumsOfTile<S>::apart) apart.add_to(out), scale_sums();
+        pipe_v_.wait(state_v_);
+        clear_past_end(band, n + step);
+        wgmma::fence(of_tile, weights);
+        issue_outputs(of_tile, weights);
+        turns_.pass();
+      } else if constexpr (!first) {
+        wgmma::commit();  // a group of none in their place
+      }
+      wgmma::wait<first ? 0 : 1>(s);
       release_k();
       if (n - step < begin) release_q();
       weights_of.weigh(s, softmax, n);
-      wgmma::wait<0>(of_tile, weights);
-      release_v();
-      if constexpr (!SumsOfTile<S>::apart) scale_sums();
+      if (later) {
+        wgmma::wait<0>(of_tile, weights);
+        release_v();
+        if constexpr (!SumsOfTile<S>::apart) scale_sums();
+      }
       weights = to_operand<typename S::WeightNumber>(s);
+      n -= step;
+    };
+    if constexpr (one_text<Score, Weight>) {
+      bool later = false;
+#pragma unroll 1
+      while (n >= begin) take(later), later = true;
+    } else {
+      take(Int<0>{});
+#pragma unroll 1
+      while (n >= begin) take(Int<1>{});
     }
     if constexpr (SumsOfTile<S>::apart) apart.add_to(out), scale_sums();
     pipe_v_.wait(state_v_);
@@ -223,7 +238,7 @@ class Consumer {
     wgmma::wait<0>(of_tile, weights);
     release_v();
     apart.add_to(out);
-    if (sees_less) pass_over(begin - tiles.begin, true);
+    if (sees_less) pass_over(begin - tiles.begin, false);
   }
 
  private:
@@ -261,11 +276,12 @@ class Consumer {
     }
     if (sees_less) pass_over_keys(begin - tiles.begin);
   }
-  // So many tiles of keys go by unread; with the consumer's turns, of which each takes as many.
-  SINTER_DEVICE void pass_over(int tiles, bool turn) {
+  // So many tiles of keys go by unread; with the consumer's turns, of which each takes as many:
+  // none at the `first` of all.
+  SINTER_DEVICE void pass_over(int tiles, bool first) {
 #pragma unroll 1
     for (int i = 0; i < tiles; ++i) {
-      if (turn) {
+      if (i > 0 || !first) {
         turns_.wait();
         turns_.pass();
       }

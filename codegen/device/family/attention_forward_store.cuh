@@ -88,9 +88,9 @@ SINTER_DEVICE float worth_of_results(const Args& args, const typename S::P::Coor
     return 1.0f;
 }
 
-// A warp's 16 rows leave as boxes of 64 columns, two at a time. `take_again`: calls put(row,
-// column of its own, result) for rows whose results are others than the sums. Of packed sequences,
-// rows from row_end on are the next one's.
+// A warp's 16 rows leave as boxes of 64 columns, two at a time. `again`: they are others than the
+// sums; take_again(Int<strips>, from, put) calls put(row, column - from, result) for all rows and
+// 32 columns a strip. Of packed sequences, rows from row_end on are the next one's.
 template <class S, bool partial, class Body, class Args, class Sums, class Again>
 SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab, const Sums& out,
                                const typename S::P::Coord& at, int row, int row_end,
@@ -101,24 +101,11 @@ SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab
   const unsigned to = hopper::address(&slab);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int line = lane % 16;  // of its block of 16 rows and columns, a lane names one row's half
-  const auto packed = to_operand<Number>(out);
-  for_each_number<(boxes + 1) / 2>([&]<int pair>() {
+  const auto begin = [&] {
     if (lane == 0) hopper::wait_for_stores<0>();
     __syncwarp();
-    constexpr int first = pair * 8, left = OperandFragment<Number, Sums::columns>::steps - first,
-                  steps = left < 8 ? left : 8;  // of 16 columns
-    for_each_number<steps>([&]<int i>() {
-      hopper::put_blocks(to + i / 4 * box + line * 128 + ((i % 4 * 2 + lane / 16) ^ line % 8) * 16,
-                         packed.at[first + i]);
-    });
-    if (again)
-      take_again([&](int r, int column, float result) {
-        const int within = column - pair * 128;
-        if (within >= 0 && within < 128)
-          hopper::put_half(
-              to + within / 64 * box + r * 128 + ((within % 64 / 8) ^ r % 8) * 16 + within % 8 * 2,
-              Number::encode(result).bits);
-      });
+  };
+  const auto leave = [&](int pair) {
     hopper::fence_async_proxy();
     __syncwarp();
     if (partial && row + 16 > row_end) {
@@ -134,11 +121,37 @@ SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab
     }
     if (lane == 0) {
 #pragma unroll
-      for (int b = 0; b < 2 && pair * 2 + b < boxes; ++b)
-        if ((pair * 2 + b) * 64 >= columns.skip)
+      for (int b = 0; b < 2; ++b)
+        if (pair * 2 + b < boxes && (pair * 2 + b) * 64 >= columns.skip)
           Body::store(args, at, row, columns.first + (pair * 2 + b) * 64, to + b * box);
       hopper::commit_stores();
     }
+  };
+  constexpr int pairs = (boxes + 1) / 2;
+  // Apart from the others, so that there is one text of it.
+  if (again) {
+#pragma unroll 1
+    for (int pair = 0; pair < pairs; ++pair) {
+      begin();
+      take_again(Int<4>{}, pair * 128, [&](int r, int column, float result) {
+        hopper::put_half(
+            to + column / 64 * box + r * 128 + ((column % 64 / 8) ^ r % 8) * 16 + column % 8 * 2,
+            Number::encode(result).bits);
+      });
+      leave(pair);
+    }
+    return;
+  }
+  const auto packed = to_operand<Number>(out);
+  for_each_number<pairs>([&]<int pair>() {
+    begin();
+    constexpr int first = pair * 8, left = OperandFragment<Number, Sums::columns>::steps - first,
+                  steps = left < 8 ? left : 8;  // of 16 columns
+    for_each_number<steps>([&]<int i>() {
+      hopper::put_blocks(to + i / 4 * box + line * 128 + ((i % 4 * 2 + lane / 16) ^ line % 8) * 16,
+                         packed.at[first + i]);
+    });
+    leave(pair);
   });
 }
 
@@ -159,11 +172,10 @@ SINTER_DEVICE void finish_slabs(const Args& args, contraction::EpilogueTile& sla
     __syncwarp();
     place.column = columns.first + part * EpilogueTile::columns;
     if (again)
-      take_again([&](int r, int column, float result) {
-        const int within = column - part * EpilogueTile::columns;
-        if (within >= 0 && within < EpilogueTile::columns)
-          slab.at[EpilogueTile::place(r, within)] = result;
-      });
+      take_again(Int<EpilogueTile::columns / 32>{}, part * EpilogueTile::columns,
+                 [&](int r, int column, float result) {
+                   slab.at[EpilogueTile::place(r, column)] = result;
+                 });
     contraction::finish<Config, Body>(args, slab, place, AllRows{});
     __syncwarp();
   }
@@ -225,19 +237,22 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
   const bool again =
       Rows::zero_dominates && __any_sync(0xffffffffu, (is_nan[0] & (factor[0] == factor[0])) |
                                                           (is_nan[1] & (factor[1] == factor[1])));
-  const auto take_again = [&](const auto& put) {
-    constexpr int strips = (Sums::columns + 31) / 32;
+  const auto take_again = [&]<int strips>(Int<strips>, int from, const auto& put) {
 #pragma unroll 1
     for (int r = 0; r < 16; ++r) {
-      const int from = r % 8 * 4;  // a lane that holds the row
+      const int lane = r % 8 * 4;  // one that holds the row
       const float largest = __shfl_sync(0xffffffffu,
-                                        r < 8 ? softmax.largest[0] : softmax.largest[1], from),
-                  reciprocal = __shfl_sync(0xffffffffu, r < 8 ? factor[0] : factor[1], from);
+                                        r < 8 ? softmax.largest[0] : softmax.largest[1], lane),
+                  reciprocal = __shfl_sync(0xffffffffu, r < 8 ? factor[0] : factor[1], lane);
       const int m = row + warp % 4 * 16 + r;
-      if (m >= S::queries || reciprocal == 0.0f || reciprocal != reciprocal) continue;
       float results[strips];
-      recompute_row<S, Q, K, V, Bounds, Score, Weight>(args, c, tile.entry, keys, band, m, largest,
-                                                       reciprocal, columns.first, results);
+      if (m >= S::queries || reciprocal == 0.0f || reciprocal != reciprocal) {
+#pragma unroll
+        for (int j = 0; j < strips; ++j) results[j] = reciprocal;
+      } else {
+        recompute_row<S, Q, K, V, Bounds, Score, Weight>(
+            args, c, tile.entry, keys, band, m, largest, reciprocal, columns.first + from, results);
+      }
 #pragma unroll
       for (int j = 0; j < strips; ++j)
         put(r, static_cast<int>(threadIdx.x) % 32 + 32 * j, results[j] * worth);
