@@ -186,6 +186,8 @@ void print_bounds(TextWriter& out, const AttentionBand& band, const PackedSequen
   out.line("static constexpr bool has_lengths = {}, padding = {}, packed = {};", lengths,
            band.padding, whole.packed);
   out.line("static constexpr int left = {}, right = {};", bound(band.left), bound(band.right));
+  if (band.hidden)
+    out.line("static constexpr float hidden = {};", literal(*band.hidden, DataType::f32));
   if (lengths) {
     print_length(out, spec, names, config, length_q, "queries", whole.rows);
     print_length(out, spec, names, config, length_kv, "keys", whole.keys);

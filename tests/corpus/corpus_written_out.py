@@ -3,9 +3,9 @@ from corpus_graph import Graph
 
 
 def attention(name, b=1, h=2, hk=None, sq=70, skv=None, d=64, dv=None, io="bf16", rounds_scores=False, seen=None, hidden="-inf",
-              mask=None, stats=False, weight=None, rounds_p=False, layout=None, narrow=True):
+              mask=None, stats=False, weight=None, rounds_p=False, layout=None, narrow=True, shift=None):
     """`seen`: keys that a row sees by index; `mask`: the type of one that is added; `weight`: between softmax and product;
-    `narrow`: weights of 16 bits."""
+    `narrow`: weights of 16 bits; `shift`: added to scores."""
     g = Graph("attention_written_out_" + name, io)
     hk, skv, dv = hk or h, skv or sq, dv or d
     fields = {}
@@ -17,6 +17,8 @@ def attention(name, b=1, h=2, hk=None, sq=70, skv=None, d=64, dv=None, io="bf16"
     g.transpose("k", "kt", [0, 1, 3, 2])
     of_io(g.matmul("q", "kt", "products"))
     x = of_io(g.pointwise("mul", "scaled", "products", g.value("scale", d ** -0.5)))
+    if shift:
+        x = g.pointwise("add", "shifted", x, g.value("shift_of_all", shift))
     if seen:
         g.pointwise("gen_index", "row", x, axis=2)
         g.pointwise("gen_index", "column", x, axis=3)
@@ -66,6 +68,9 @@ attention("lowest_cluster", h=8, hk=2, sq=2, skv=700, seen="diagonal", hidden=-3
 attention("lowest_chunk", b=3, h=8, hk=2, sq=130, skv=200, d=32, seen="diagonal", hidden=-3.3e38, narrow=False)
 attention("large_unseen_rows", sq=140, skv=60, seen="bottom_right", hidden=-2e10, io="f16", narrow=False)
 attention("lowest_unseen_rows", sq=140, skv=60, seen="bottom_right", hidden=-3.3e38)
+# Scores as large as the number that hides keys, which count as much as others.
+attention("number_counts", h=3, sq=150, skv=180, seen="diagonal", hidden=-1e4, shift=-1e4, stats=True, narrow=False)
+attention("number_counts_divided", h=1, sq=130, skv=600, dv=24, seen="diagonal", hidden=-1e4, shift=-1e4, stats=True, io="f16")
 # Keys divided among CTAs: one consumer of few rows, two consumers with rows that see no keys of some blocks.
 attention("divided_chunk", h=1, sq=130, skv=900, d=64, dv=48, seen="bottom_right", stats=True, io="f16")
 attention("divided_lowest", h=2, sq=70, skv=500, d=32, seen="diagonal", hidden=-3.3e38)

@@ -79,18 +79,20 @@ class Attention : KernelStatements {
     v_ = values_of(a.v.body, over_heads({A::n, A::e}, a.group));
     Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
     for_indices(at, 0, A::e, std::function<void()>([&] {
-                  const Interval keys = seen(a, at, A::query);
+                  const Interval visible = seen(a, at, A::query),
+                                 keys = a.band.hidden ? Interval{0, spec_.extent[A::n]} : visible;
                   const std::int64_t each =
                       (std::max<std::int64_t>(0, keys.end - keys.first) + a.splits - 1) / a.splits;
                   for (int i = 0; i < a.splits; ++i) {
                     const std::int64_t first = keys.first + i * each;
-                    attend(a, at, {first, std::min(keys.end, first + each)}, i);
+                    attend(a, at, {first, std::min(keys.end, first + each)}, visible, i);
                   }
                 }));
     store_parts();
   }
   // A row's part of the keys; what it gives is written as if it were another batch entry's.
-  void attend(const AttentionSpec& a, Index at, const Interval& keys, int split) {
+  void attend(const AttentionSpec& a, Index at, const Interval& keys, const Interval& visible,
+              int split) {
     using A = AttentionSpec;
     constexpr double kNothing = -std::numeric_limits<double>::infinity();
     std::vector<double> v, weights;
@@ -101,7 +103,9 @@ class Attention : KernelStatements {
       at[A::n] = n;
       const double sum = dot(q_.row(at), k_.row(at), spec_.extent[A::d]);
       accumulator_[0] = sum;
-      weights.push_back(a.score.statements.empty() ? sum * a.scale : operand(a.score, at, v));
+      weights.push_back(n < visible.first || n >= visible.end ? *a.band.hidden
+                        : a.score.statements.empty()          ? sum * a.scale
+                                                              : operand(a.score, at, v));
       largest = math::maximum(largest, weights.back());
     }
     const bool nothing = largest == kNothing;

@@ -12,7 +12,7 @@
 //                    padding: rows and columns past them are not seen; packed: rows are those of
 //                    several heads, `queries` of each one behind another; or what
 //                    attention_sequences.cuh says: then `padding`, without lengths, and rows and
-//                    columns count from a sequence's first ones
+//                    columns count from a sequence's first ones; float hidden, see HidesByNumber
 #pragma once
 #include "sinter/device/family/attention_sequences.cuh"
 
@@ -23,6 +23,16 @@ namespace sinter::attention {
 struct KeyTiles {
   int begin, end, full_begin, full_end;
 };
+
+// Forward: where the score of columns that a row does not see is a number, Bounds::hidden. The
+// exponentials of those are zeros where the row's largest score is kFarAbove it, as it is unless
+// scores are as large as such masks: so tiles of them are not visited, and a row where it is not is
+// taken again. Each row sees some columns.
+template <class Bounds>
+concept HidesByNumber = requires {
+  Bounds::hidden;
+};
+inline constexpr float kFarAbove = 104;
 
 template <class Bounds, auto queries, auto keys>  // int, or known at launch
 struct Band : BandStart<PacksSequences<Bounds>> {

@@ -17,11 +17,13 @@ struct OwnColumns {
 };
 
 // Some columns of one row's results again, by a warp, without the products whose weight is zero.
+// `hidden`: with the columns that the row does not see; then `largest` is a score and no sum.
 template <class S, class Q, class K, class V, class Bounds, class Score, class Weight, int strips,
           class Args>
 SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int entry,
                                  const KeyTiles& keys, const BandOf<S, Bounds>& band, int row,
-                                 float largest, float reciprocal, int first, float (&out)[strips]) {
+                                 float largest, float reciprocal, bool hidden, int first,
+                                 float (&out)[strips]) {
   const WorthOfSums<Score> worth(args, c);
   const float scale = worth.powers_of_two().of(largest);
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -33,10 +35,13 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
   const float shift = largest == minus_infinity() ? 0.0f : largest * scale;
   const auto score_of_head = Score::of_head(args, c);
   const auto weight_of_head = Weight::of_head(args, c);
+  int begin = band.first_column + keys.begin * S::tile_k,
+      end = band.first_column + keys.end * S::tile_k;
+  if (hidden) begin = band.first_column, end = band.columns;
 #pragma unroll 1
-  for (int n = band.first_column + keys.begin * S::tile_k;
-       n < band.first_column + keys.end * S::tile_k; ++n) {
-    if (n < band.first(row) || n >= band.end(row)) continue;
+  for (int n = begin; n < end; ++n) {
+    const bool seen = n >= band.first(row) && n < band.end(row);
+    if (!seen && !hidden) continue;
     S::F::set_n(c, n);
     float sum = 0;
 #pragma unroll 1
@@ -51,7 +56,10 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
       sum = worth.of_softmax() ? sum : sum * worth.of_head;
     else if constexpr (!Score::plain)
       sum = Score::element(args, c, score_of_head, sum);
-    float weight = math::fast_exp2(math::fma(sum, scale, -shift)) * reciprocal;
+    float power = math::fma(sum, scale, -shift);
+    if constexpr (HidesByNumber<Bounds>)
+      if (hidden) power = ((seen ? sum * worth.scale() : Bounds::hidden) - largest) * kLog2E;
+    float weight = math::fast_exp2(power) * reciprocal;
     if constexpr (DrawsBits<Weight>)
       weight = Weight::element(args, c, weight_of_head, weight, drawn_bit<Weight>(args, c));
     else if constexpr (!Weight::plain)
@@ -181,6 +189,23 @@ SINTER_DEVICE void finish_slabs(const Args& args, contraction::EpilogueTile& sla
   }
 }
 
+// Adds to what the softmax knows of a row's number r, whose scores are sums times `scale`, the
+// columns that row m does not see, where they count: then the largest is a score. Not a number as
+// the largest is no number far above.
+template <class Bounds, auto queries, auto keys>
+SINTER_DEVICE bool count_hidden(const Band<Bounds, queries, keys>& band, int m, float scale,
+                                RowSoftmax& softmax, int r, float& logarithm) {
+  const float seen = softmax.largest[r] * scale;
+  const int count = band.columns - band.first_column - (band.end(m) - band.first(m));
+  if (count <= 0 || seen - Bounds::hidden > kFarAbove) return false;
+  const float largest = math::maximum(seen, Bounds::hidden);
+  softmax.largest[r] = largest;
+  softmax.total[r] = softmax.total[r] * math::fast_exp2((seen - largest) * kLog2E) +
+                     count * math::fast_exp2((Bounds::hidden - largest) * kLog2E);
+  logarithm = largest + math::log(softmax.total[r]);
+  return true;
+}
+
 // The sums of a warpgroup's rows, from `row` on, become results, which leave together with what
 // else is written of a row. `softmax`: with whole rows' sums.
 template <class Config, class S, class Q, class K, class V, class Bounds, class Score, class Weight,
@@ -194,10 +219,15 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
   S::F::set_batch(own, tile.entry + tile.split * S::entries);
   static_assert(!(Rows::has_sink && S::walks_twice), "a sink takes part in the division");
   float logarithm[2], factor[2], of_sums[2];
-  softmax.template finish<S::headroom>(WorthOfSums<Score>(args, c).scale(), logarithm);
+  const float scale = WorthOfSums<Score>(args, c).scale();
+  softmax.template finish<S::headroom>(scale, logarithm);
+  // Rows of which columns that they do not see count.
+  bool with_hidden[2] = {};
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int m = row + out.row(2 * r);
+    if constexpr (HidesByNumber<Bounds>)
+      with_hidden[r] = m < S::queries && count_hidden(band, m, scale, softmax, r, logarithm[r]);
     const bool seen = band.sees_row(m) && softmax.total[r] != 0.0f;
     const int inside = m < S::queries ? m : S::queries - 1;
     S::F::set_m(c, inside), S::F::set_m(own, inside);
@@ -233,10 +263,11 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
     x = factor[r] == 0.0f ? 0.0f : result;
     if constexpr (Rows::zero_dominates) is_nan[r] = is_nan[r] | (x != x);
   });
-  // Some result is NaN though its row's weights are numbers.
-  const bool again =
-      Rows::zero_dominates && __any_sync(0xffffffffu, (is_nan[0] & (factor[0] == factor[0])) |
-                                                          (is_nan[1] & (factor[1] == factor[1])));
+  // Some result is NaN though its row's weights are numbers, or some row's are others.
+  const bool others = (is_nan[0] & (factor[0] == factor[0])) |
+                      (is_nan[1] & (factor[1] == factor[1])) | with_hidden[0] | with_hidden[1];
+  constexpr bool may_differ = Rows::zero_dominates || HidesByNumber<Bounds>;
+  const bool again = may_differ && __any_sync(0xffffffffu, others);
   const auto take_again = [&]<int strips>(Int<strips>, int from, const auto& put) {
 #pragma unroll 1
     for (int r = 0; r < 16; ++r) {
@@ -244,14 +275,18 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
       const float largest = __shfl_sync(0xffffffffu,
                                         r < 8 ? softmax.largest[0] : softmax.largest[1], lane),
                   reciprocal = __shfl_sync(0xffffffffu, r < 8 ? factor[0] : factor[1], lane);
+      const bool hidden =
+          HidesByNumber<Bounds> &&
+          __shfl_sync(0xffffffffu, static_cast<int>(r < 8 ? with_hidden[0] : with_hidden[1]), lane);
       const int m = row + warp % 4 * 16 + r;
       float results[strips];
       if (m >= S::queries || reciprocal == 0.0f || reciprocal != reciprocal) {
 #pragma unroll
         for (int j = 0; j < strips; ++j) results[j] = reciprocal;
       } else {
-        recompute_row<S, Q, K, V, Bounds, Score, Weight>(
-            args, c, tile.entry, keys, band, m, largest, reciprocal, columns.first + from, results);
+        recompute_row<S, Q, K, V, Bounds, Score, Weight>(args, c, tile.entry, keys, band, m,
+                                                         largest, reciprocal, hidden,
+                                                         columns.first + from, results);
       }
 #pragma unroll
       for (int j = 0; j < strips; ++j)

@@ -13,6 +13,9 @@ struct AttentionBand {
   bool bottom_right = false;  // the diagonal ends in the last row and column, else begins in the
                               // first
   bool padding = false;       // rows and columns past the lengths are not seen
+  // The score of columns that a row does not see, where that is a number and not -infinity. Each
+  // row sees some. Forward alone.
+  std::optional<double> hidden = {};
 };
 
 // Sequences that lie one behind another in the rows of q and in those of k and v, of one batch

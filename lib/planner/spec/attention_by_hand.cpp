@@ -179,6 +179,11 @@ class Search {
     a.nodes.push_back(a.second);
     add_masks(a, others);
     a.score = without_index_masks(state_, score_, a.band);
+    if (!a.band.left && !a.band.right) {
+      AttentionBand band = a.band;
+      const TensorId x = without_number_mask(state_, a.score, band);
+      if (band.hidden && may_hide_by_number(a, x)) a.score = x, a.band = band;
+    }
     const bool bounded = a.band.left || a.band.right;
     a.zero_dominates =
         bounded || std::get<MatmulAttributes>(state_.node(a.second).attributes).zero_dominates;
@@ -192,6 +197,24 @@ class Search {
       a.weight = input(a.weight, 0);
     if (!is_body(a, a.sums, a.score) || !scales_weight(a, a.weight)) return {};
     return is_attention(state_, a) ? std::optional(a) : std::nullopt;
+  }
+
+  // Whether a large number may mask `x` as a band. Rows whose scores are not far above it are taken
+  // again, one by one: none is where scores are made of the sums alone, but masks from memory may
+  // be as large. With few rows, parts of the keys are summed apart.
+  bool may_hide_by_number(const AttentionNodes& a, TensorId x) const {
+    constexpr std::int64_t kFewRows = 64;
+    const Dims& dim = g_[a.sums].dim;
+    return dim[dim.size() - 2] > kFewRows && reads_nothing(a, x);
+  }
+  bool reads_nothing(const AttentionNodes& a, TensorId t) const {
+    if (t < 0 || t == a.sums || g_[t].has_value) return true;
+    const NodeId p = g_[t].producer;
+    if (p < 0 || !is_elementwise(state_, p)) return false;
+    if (const auto* at = pointwise(t); at && at->mode == M::gen_index) return true;
+    const auto inputs = state_.operands(p);
+    return std::all_of(inputs.begin(), inputs.end(),
+                       [&](TensorId i) { return reads_nothing(a, i); });
   }
 
   // Whether `t` is a multiple of the probabilities by numbers that do not depend on them, apart

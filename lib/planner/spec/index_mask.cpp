@@ -123,13 +123,15 @@ bool is_value(const FusionState& state, TensorId t, double value) {
   return t >= 0 && state.graph()[t].has_value && state.graph()[t].value == value;
 }
 
-// Where `t` is select(condition, seen, hidden), or with these two exchanged: the other value.
-std::optional<TensorId> selected(const FusionState& state, TensorId t, double hidden, bool& whole,
-                                 AttentionBand& band) {
+// Where `t` is select(condition, seen, a value that hides()), or with these two exchanged: the
+// other value.
+template <class Hides>
+std::optional<TensorId> selected(const FusionState& state, TensorId t, const Hides& hides,
+                                 bool& whole, AttentionBand& band) {
   const auto* const a = pointwise(state, t);
   if (!a || a->mode != M::binary_select) return {};
   for (std::size_t side : {std::size_t{1}, std::size_t{0}})
-    if (is_value(state, input(state, t, side), hidden)) {
+    if (hides(input(state, t, side))) {
       whole = narrow_band(state, input(state, t, 2), side == 1, band);
       return input(state, t, 1 - side);
     }
@@ -172,17 +174,18 @@ bool narrow_band(const FusionState& state, TensorId condition, bool wanted, Atte
 
 TensorId without_index_masks(const FusionState& state, TensorId score, AttentionBand& band) {
   constexpr double kHidden = -std::numeric_limits<double>::infinity();
+  const auto hides = [&](TensorId t) { return is_value(state, t, kHidden); };
   const Graph& g = state.graph();
   const Dims dim = g[score].dim;
   TensorId at = score;
   for (bool all = true;;) {
     bool whole = false;
-    std::optional<TensorId> next = selected(state, at, kHidden, whole, band);
+    std::optional<TensorId> next = selected(state, at, hides, whole, band);
     const auto* const a = pointwise(state, at);
     for (std::size_t side : {std::size_t{1}, std::size_t{0}}) {
       if (next || !a || a->mode != M::add) continue;
       const TensorId mask = input(state, at, side);
-      const auto zero = selected(state, mask, kHidden, whole, band);
+      const auto zero = selected(state, mask, hides, whole, band);
       if (!zero) continue;
       whole = whole && is_value(state, *zero, 0);
       next = input(state, at, 1 - side);
@@ -192,6 +195,31 @@ TensorId without_index_masks(const FusionState& state, TensorId score, Attention
     at = *next;
     if (all) score = at;
   }
+}
+
+TensorId without_number_mask(const FusionState& state, TensorId score, AttentionBand& band) {
+  constexpr double kLarge = -8192;  // what scores are far above
+  const Graph& g = state.graph();
+  const Dims& dim = g[score].dim;
+  AttentionBand narrowed = band;
+  const auto hides = [&](TensorId t) {
+    if (t < 0 || !g[t].has_value || !(g[t].value <= kLarge)) return false;
+    const auto number = static_cast<float>(g[t].value);
+    narrowed.hidden = number;
+    return std::isfinite(number);
+  };
+  bool whole = false;
+  const auto x = selected(state, score, hides, whole, narrowed);
+  // No rounding of x or of the number is lost.
+  if (!x || !whole || g[*x].dim != dim || g.type(score) != DataType::f32 ||
+      g.type(*x) != DataType::f32)
+    return score;
+  const std::int64_t rows = dim[dim.size() - 2], columns = dim.back(),
+                     left = narrowed.left.value_or(rows + columns),
+                     right = narrowed.right.value_or(rows + columns);
+  if (right < 0 || rows - left > columns - 1 || left + right < 1) return score;
+  band = narrowed;
+  return *x;
 }
 
 }  // namespace sinter

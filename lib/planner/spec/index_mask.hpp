@@ -14,4 +14,8 @@ bool narrow_band(const FusionState& state, TensorId condition, bool wanted, Atte
 // Returns the score that `band`, which is narrowed by them, masks.
 TensorId without_index_masks(const FusionState& state, TensorId score, AttentionBand& band);
 
+// The same of select(condition, x, a large negative number), which becomes `band.hidden`, where
+// each row sees some columns; `band` has no bounds yet. Else the score itself.
+TensorId without_number_mask(const FusionState& state, TensorId score, AttentionBand& band);
+
 }  // namespace sinter

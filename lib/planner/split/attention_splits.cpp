@@ -252,6 +252,7 @@ std::vector<KernelSpec> split_keys(KernelSpec spec, const PlanContext& context,
   const DeviceModel& device = context.device;
   if (spec.attention().sequences.count > 0)
     return counted_tiles(std::move(spec), device, temporaries);
+  if (spec.attention().band.hidden) return {std::move(spec)};  // counted where rows are whole
   const auto parts = static_cast<int>(context.decisions.decide(
       Decisions::Kind::key_parts, spec.nodes.front(), [&] { return choose_splits(spec, device); }));
   if (parts == 1) return {std::move(spec)};
