@@ -213,8 +213,9 @@ class Consumer {
       release_k();
       if (n - step < begin) release_q();
       weights_of.weigh(s, softmax, n);
+      // Within the branch, the compiler would wait after each product.
+      wgmma::wait<0>(of_tile, weights);
       if (later) {
-        wgmma::wait<0>(of_tile, weights);
         release_v();
         if constexpr (!SumsOfTile<S>::apart) scale_sums();
       }

@@ -136,20 +136,21 @@ SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab
     }
   };
   constexpr int pairs = (boxes + 1) / 2;
-  // Apart from the others, so that there is one text of it.
-  if (again) {
+  const auto fill_again = [&](int pair) {
+    take_again(Int<4>{}, pair * 128, [&](int r, int column, float result) {
+      hopper::put_half(
+          to + column / 64 * box + r * 128 + ((column % 64 / 8) ^ r % 8) * 16 + column % 8 * 2,
+          Number::encode(result).bits);
+    });
+  };
+  // Of several pairs apart from the others, so that there is one text of it; of one over the sums,
+  // which need not wait for `again` then.
+  if constexpr (pairs > 1)
+    if (again) {
 #pragma unroll 1
-    for (int pair = 0; pair < pairs; ++pair) {
-      begin();
-      take_again(Int<4>{}, pair * 128, [&](int r, int column, float result) {
-        hopper::put_half(
-            to + column / 64 * box + r * 128 + ((column % 64 / 8) ^ r % 8) * 16 + column % 8 * 2,
-            Number::encode(result).bits);
-      });
-      leave(pair);
+      for (int pair = 0; pair < pairs; ++pair) begin(), fill_again(pair), leave(pair);
+      return;
     }
-    return;
-  }
   const auto packed = to_operand<Number>(out);
   for_each_number<pairs>([&]<int pair>() {
     begin();
@@ -159,6 +160,8 @@ SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab
       hopper::put_blocks(to + i / 4 * box + line * 128 + ((i % 4 * 2 + lane / 16) ^ line % 8) * 16,
                          packed.at[first + i]);
     });
+    if constexpr (pairs == 1)
+      if (again) fill_again(pair);
     leave(pair);
   });
 }
