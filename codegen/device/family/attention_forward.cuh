@@ -116,10 +116,11 @@ struct SumsOfTile {
 // text as the others, with a branch around their products: bodies take the compiler as long again.
 // Plain scores do not: the branch costs them time, and in some shapes the compiler waits after each
 // product. (On an H200, us, two texts and one: b4 h32 s4096 causal d64 611 and 646, d128 936 and
-// 942; b32 h16 s512 d64 86.5 and 89.7; b4 h16 s2048 d128 causal with dropout 319 and 324, b2 h16
-// s4096 d128 softcap 892 and 880.)
-template <class Score, class Weight>
-inline constexpr bool one_text = !(Score::plain && Weight::plain);
+// 942; b32 h16 s512 d64 86.5 and 89.7; b4 h16 s2048 d128 causal with dropout 318 and 325, b2 h16
+// s4096 d128 softcap 889 and 880.)
+// Values of f8 spill registers with it.
+template <class S, class Score, class Weight>
+inline constexpr bool one_text = !S::transposes_values && !(Score::plain && Weight::plain);
 
 // A warpgroup's 64 rows of a tile.
 template <class Config, class S, class Q, class K, class V, class Bounds, class Score, class Weight,
@@ -222,7 +223,7 @@ class Consumer {
       weights = to_operand<typename S::WeightNumber>(s);
       n -= step;
     };
-    if constexpr (one_text<Score, Weight>) {
+    if constexpr (one_text<S, Score, Weight>) {
       bool later = false;
 #pragma unroll 1
       while (n >= begin) take(later), later = true;
