@@ -1,7 +1,7 @@
 // Boxes of a tensor, by TMA: the rows (or columns) of a tile from `row` on, of batch entry `c`. A
-// box has one line of the tile's swizzle: of k and all rows (Major::k), or of 64 rows (128 bytes)
-// and the k of a step. Of a tile that `ctas` of a cluster share, each loads a part for all, by
-// multicast.
+// box has one line of the tile's swizzle: of k and all rows where k is fastest in memory, or of 64
+// rows (128 bytes) and the k of a step. Of a tile that `ctas` of a cluster share, each loads a part
+// for all, by multicast.
 //
 // `Operand`: k_fastest, load(args, c, row, k, to, barrier, ctas' mask), by a tiled tensor map or,
 // for pixels of a convolution, by im2col, whose rows are pixels of the result and whose k are taps
@@ -20,7 +20,6 @@ template <class Operand, class Tile_, class Coord, int ctas = 1>
 struct TmaBoxes {
   using Tile = Tile_;
   static constexpr int threads = 1, tma_bytes = Tile::bytes;
-  static_assert(Operand::k_fastest == (Tile::major == Major::k));
   Coord c;
   int row, rank = 0;  // of the cluster's CTAs
 
@@ -32,11 +31,11 @@ struct TmaBoxes {
   static SINTER_DEVICE void load_at(const Args& args, const Coord& c, int row, int k, int rank,
                                     unsigned to, unsigned full) {
     constexpr int along = Tile::swizzle / Tile::element,  // of a line
-        parts = Tile::major == Major::k ? Tile::extent : Tile::slabs, part = parts / ctas;
+        parts = Operand::k_fastest ? Tile::extent : Tile::slabs, part = parts / ctas;
     constexpr unsigned mask = ctas > 1 ? (1u << ctas) - 1 : 0;
     static_assert(parts % ctas == 0, "the cluster's CTAs load as much each");
     const int first = ctas > 1 ? rank * part : 0;
-    if constexpr (Tile::major == Major::k) {
+    if constexpr (Operand::k_fastest) {
       constexpr int box = [] {
         if constexpr (InSeveralBoxes<Operand>)
           return Operand::box_rows;
