@@ -263,8 +263,9 @@ TEST_CASE("attention passes over tiles of keys: the emulator finds what is left 
   constexpr const char* kForward = "sinter/device/family/attention_forward.cuh";
   CHECK(run_passing_over({}) == "");
   const Edit edits[] = {
-      {kForward, "if (sees_less) pass_over(tiles.end - end, true);", ""},
-      {kForward, "if (turn) {", "if (false) {"},
+      {kForward, "if (sees_less) pass_over(tiles.end - (nothing ? tiles.begin : end), nothing);",
+       ""},
+      {kForward, "if (i > 0 || !first) {", "if (false) {"},
       {kForward,
        "      pipe_k_.wait(state_k_);\n      release_k();\n      pipe_v_.wait(state_v_);\n"
        "      release_v();\n",

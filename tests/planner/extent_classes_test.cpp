@@ -245,7 +245,7 @@ TEST_CASE("a decoder block of any shape is estimated about as fast as plans of t
       // The 20 shapes above were measured within 5 %. Of these 60, 7 x 3 is estimated at 5.4 %.
       CHECK(of_class <= 1.055 * microseconds(Plan::make(graph, {.architecture = "sm_90a"})));
     }
-  CHECK(compiled <= 20);
+  CHECK(compiled <= 24);  // the most schedules by rows
 }
 
 TEST_CASE("products take the schedule that suits their rows, whatever extents make these up") {
