@@ -168,7 +168,7 @@ struct GroupWalk {
   // The warp's first result of a row, of row 0; none: the coordinate x is past the end.
   SINTER_DEVICE typename P::Coord place(int warp) const {
     const int unit = column * 4 + warp, image = quotient(unit, beside());
-    typename P::Coord c;
+    typename P::Coord c{};
     if (image >= S::images()) {
       c.at[S::x] = S::width();
       return c;
