@@ -143,6 +143,28 @@ TEST_CASE("10,000 nodes of any shape plan in seconds") {
   }
 }
 
+// Each sum doubles the paths from the scores, or the weights, to the product.
+TEST_CASE("attention's scores and weights are looked at once, by however many paths") {
+  const auto doubled = [](Tensor x, int times) {
+    for (int i = 0; i < times; ++i) x = x + x;
+    return x;
+  };
+  for (const bool hidden : {false, true}) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    const auto tensor = [&](const char* name) {
+      return g.tensor({.name = name, .dim = {1, 2, 80, 32}});
+    };
+    Tensor x = doubled(matmul(tensor("q"), transpose(tensor("k"), {0, 1, 3, 2})), 50);
+    if (hidden) x = select(gen_index(x, 3) <= gen_index(x, 2), x, g.scalar(-1e9, f32));
+    g.output(matmul(doubled(softmax(x).y, 50), tensor("v")), "o");
+    const double begin = cpu_seconds();
+    CHECK(Plan::make(g, {.architecture = "sm_90a"}));
+    const double seconds = cpu_seconds() - begin;
+    INFO(seconds << " s");
+    CHECK(seconds < 2);  // 0.01; by each path for ever
+  }
+}
+
 TEST_CASE("extents near their limit plan as fast as small ones") {
   for (const char* target : {"sm_80", "sm_90a"}) {
     Graph g{{.io = bf16}};

@@ -4,6 +4,8 @@
 #include "planner/spec/attention_by_hand.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "fusion_patterns/pattern.hpp"
 #include "planner/spec/index_mask.hpp"
@@ -207,27 +209,55 @@ class Search {
     const Dims& dim = g_[a.sums].dim;
     return dim[dim.size() - 2] > kFewRows && reads_nothing(a, x);
   }
-  bool reads_nothing(const AttentionNodes& a, TensorId t) const {
-    if (t < 0 || t == a.sums || g_[t].has_value) return true;
+  bool reads_nothing(const AttentionNodes& a, TensorId x) const {
+    return all_behind(x, [&](TensorId t) {
+      const auto* const at = pointwise(t);
+      if (t == a.sums || g_[t].has_value || (at && at->mode == M::gen_index)) return Look::yes;
+      return by_elements(t) ? Look::further : Look::no;
+    });
+  }
+
+  enum class Look { yes, no, further };
+  // Whether at() says no of nothing that `until` is made of: it looks at each tensor once, and
+  // where it says so at the inputs of the node that makes it.
+  template <class At>
+  bool all_behind(TensorId until, const At& at) const {
+    std::vector<TensorId> left;
+    std::set<TensorId> seen{kNoTensor};
+    if (seen.insert(until).second) left.push_back(until);
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      const Look look = at(left[i]);
+      if (look == Look::no) return false;
+      if (look == Look::further)
+        for (TensorId t : state_.operands(g_[left[i]].producer))
+          if (seen.insert(t).second) left.push_back(t);
+    }
+    return true;
+  }
+  bool by_elements(TensorId t) const {
     const NodeId p = g_[t].producer;
-    if (p < 0 || !is_elementwise(state_, p)) return false;
-    if (const auto* at = pointwise(t); at && at->mode == M::gen_index) return true;
-    const auto inputs = state_.operands(p);
-    return std::all_of(inputs.begin(), inputs.end(),
-                       [&](TensorId i) { return reads_nothing(a, i); });
+    return p >= 0 && is_elementwise(state_, p);
   }
 
   // Whether `t` is a multiple of the probabilities by numbers that do not depend on them, apart
   // from roundings, which see them divided by their row's sum: then it is zero where they are, and
   // may else be made of weights before that division.
   bool scales_weight(AttentionNodes& a, TensorId t) const {
+    std::map<TensorId, bool> known;
+    return scales_weight(a, t, known);
+  }
+  bool scales_weight(AttentionNodes& a, TensorId t, std::map<TensorId, bool>& known) const {
+    const auto [it, fresh] = known.try_emplace(t, false);
+    if (fresh) it->second = is_multiple(a, t, known);
+    return it->second;
+  }
+  bool is_multiple(AttentionNodes& a, TensorId t, std::map<TensorId, bool>& known) const {
     if (!is_f32(t)) a.rounds_weights = true;
     if (t == a.probabilities) return true;
-    const NodeId p = g_[t].producer;
-    if (p < 0 || !is_elementwise(state_, p)) return false;
+    if (!by_elements(t)) return false;
     const auto scaled = [&](std::size_t i) {
       const TensorId x = input(t, i);
-      return depends_on(x, a.probabilities) && scales_weight(a, x);
+      return depends_on(x, a.probabilities) && scales_weight(a, x, known);
     };
     const auto apart = [&](std::size_t i) {
       const TensorId x = input(t, i);
@@ -243,23 +273,20 @@ class Search {
     if (made_by(t, M::binary_select)) return zero_or_scaled(0) && zero_or_scaled(1) && apart(2);
     return false;
   }
-  bool depends_on(TensorId t, TensorId on) const {
-    if (t == on) return true;
-    const NodeId p = t >= 0 ? g_[t].producer : -1;
-    if (p < 0 || !is_elementwise(state_, p)) return false;
-    const auto inputs = state_.operands(p);
-    return std::any_of(inputs.begin(), inputs.end(), [&](TensorId x) { return depends_on(x, on); });
+  bool depends_on(TensorId x, TensorId on) const {
+    return !all_behind(x, [&](TensorId t) {
+      if (t == on) return Look::no;
+      return by_elements(t) ? Look::further : Look::yes;
+    });
   }
 
   // Whether elementwise nodes alone make `until`, of `from` and of what is read.
   bool is_body(const AttentionNodes& a, TensorId from, TensorId until) const {
-    if (until == from) return true;
-    const NodeId p = g_[until].producer;
-    if (p < 0 || !(contains(a.nodes, p) || state_.recomputed(p))) return true;
-    if (!is_elementwise(state_, p)) return false;
-    const auto inputs = state_.operands(p);
-    return std::all_of(inputs.begin(), inputs.end(),
-                       [&](TensorId t) { return t < 0 || is_body(a, from, t); });
+    return all_behind(until, [&](TensorId t) {
+      const NodeId p = g_[t].producer;
+      if (t == from || p < 0 || !(contains(a.nodes, p) || state_.recomputed(p))) return Look::yes;
+      return is_elementwise(state_, p) ? Look::further : Look::no;
+    });
   }
 
   // Adds what is made for the scores alone of far less than they are: masks and biases, rather than
