@@ -311,14 +311,17 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
     SINTER_TRY(planned);
     return plan_of(graph, planned->lowered, planned->parts, options, context, choices, of_class);
   };
-  auto data = plan_apart();
-  for (auto last = data; !last && !data;) {
+  const auto more_apart = [&](const Diagnostics& errors) {
     bool more = false;
-    for (const Diagnostic& d : last.errors())
+    for (const Diagnostic& d : errors)
       more |= d.rule == Rule::tensor_alias && apart.insert(d.tensor).second;
-    if (!more) break;
-    last = plan_apart();
-    if (last) data = std::move(last);
+    return more;
+  };
+  auto data = plan_apart();
+  if (!data) {  // what was wrong first is said where this does not help
+    auto next = Result<PlanData>(data.errors());
+    while (!next && more_apart(next.errors())) next = plan_apart();
+    if (next) data = std::move(next);
   }
   SINTER_TRY(data);
   const Plan plan{Shared<const PlanData>::make(std::move(*data))};
