@@ -18,7 +18,7 @@ inline void arrive(unsigned barrier) { machine->barrier_arrive(machine->rank, ba
 inline void arrive_in_block(unsigned barrier, int rank) {
   machine->barrier_arrive(static_cast<unsigned>(rank), barrier, 0);
 }
-inline void tell_block(unsigned barrier, int rank) { arrive_in_block(barrier, rank); }
+inline void arrive_release_in_block(unsigned barrier, int rank) { arrive_in_block(barrier, rank); }
 inline void arrive_and_expect(unsigned barrier, int bytes) {
   machine->barrier_arrive(machine->rank, barrier, bytes);
 }

@@ -35,8 +35,8 @@ SINTER_DEVICE void barriers_are_ready() {
 SINTER_DEVICE void arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// At the barrier at the same place in another block of the cluster. It orders nothing but what the
-// accelerator and the multiplications did, so that no wider fence is needed.
+// At the barrier at the same place in another block of the cluster. It orders nothing but what TMA
+// and products did, so that no wider fence is needed.
 SINTER_DEVICE void arrive_in_block(unsigned barrier, int rank) {
   asm volatile(
       "{\n\t.reg .b32 there;\n\t"
@@ -45,9 +45,9 @@ SINTER_DEVICE void arrive_in_block(unsigned barrier, int rank) {
       "r"(rank)
       : "memory");
 }
-// The same; what this thread wrote before, and the warp behind __syncwarp(), those see who have
-// waited with wait_for_cluster().
-SINTER_DEVICE void tell_block(unsigned barrier, int rank) {
+// The same, and a release at the cluster's scope: who has waited with wait_for_cluster() sees what
+// this thread wrote before, and its warp before a __syncwarp().
+SINTER_DEVICE void arrive_release_in_block(unsigned barrier, int rank) {
   asm volatile(
       "{\n\t.reg .b32 there;\n\t"
       "mapa.shared::cluster.u32 there, %0, %1;\n\t"
