@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 
 #include "reference/parallel.hpp"
 #include "reference/regions.hpp"
@@ -43,7 +44,7 @@ Engine::Engine(const Graph& graph, const HostPointers& memory, bool judging)
   alias_.resize(n);
   target_.resize(n);
   readers_.resize(n);
-  if (judging) flushed_ = exponentials_of_attention();
+  if (judging) find_exponentials_of_attention();
   for (std::size_t i = 0; i < n; ++i) {
     const auto& t = graph.tensors()[i];
     if (!graph.is_known(static_cast<TensorId>(i))) continue;
@@ -200,28 +201,40 @@ std::uint64_t Engine::raw_integer(TensorId tensor) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(v.element(zero).value));
 }
 
-// Exponentials of which an attention's weights, or the gradients of scores, are made in f32. Its
-// kernels make them with one instruction, which gives zeros for results below the normal numbers.
-std::vector<bool> Engine::exponentials_of_attention() const {
-  std::vector<bool> seen(graph_.tensors().size()), found(seen.size());
+// Exponentials of which an attention's weights, or the gradients of scores, are made in f32, and
+// the differences that they are taken of: evaluate_pointwise() says what both may be off by.
+void Engine::find_exponentials_of_attention() {
+  std::vector<bool> seen(graph_.tensors().size());
+  exponential_of_attention_.resize(seen.size());
+  difference_of_attention_.resize(seen.size());
   std::vector<TensorId> left;
   for (const Node& n : graph_.nodes())
     if (const auto* const m = std::get_if<MatmulAttributes>(&n.attributes); m && m->of_attention)
       left.push_back(n.inputs[0]);
+  const auto producer = [&](TensorId t) -> const Node* {
+    const NodeId p = t >= 0 ? graph_[t].producer : -1;
+    return p < 0 ? nullptr : &graph_.nodes()[static_cast<std::size_t>(p)];
+  };
+  const auto mode = [](const Node& n) {
+    const auto* const pointwise = std::get_if<PointwiseAttributes>(&n.attributes);
+    return pointwise ? std::optional(pointwise->mode) : std::nullopt;
+  };
   while (!left.empty()) {
     const TensorId t = left.back();
     left.pop_back();
-    const NodeId p = t >= 0 ? graph_[t].producer : -1;
-    if (p < 0 || seen[index(t)]) continue;
+    const Node* const n = producer(t);
+    if (!n || seen[index(t)]) continue;
     seen[index(t)] = true;
-    const Node& n = graph_.nodes()[static_cast<std::size_t>(p)];
-    const auto* const pointwise = std::get_if<PointwiseAttributes>(&n.attributes);
-    if (pointwise && pointwise->mode == PointwiseMode::exp)
-      found[index(t)] = graph_.arithmetic(n) == f32;
-    else if (pointwise || n.op == OpKind::transpose || n.op == OpKind::reshape)
-      left.insert(left.end(), n.inputs.begin(), n.inputs.end());
+    if (mode(*n) == PointwiseMode::exp) {
+      if (graph_.arithmetic(*n) != f32) continue;
+      exponential_of_attention_[index(t)] = true;
+      const Node* const argument = producer(n->inputs[0]);
+      if (argument && mode(*argument) == PointwiseMode::sub)
+        difference_of_attention_[index(n->inputs[0])] = true;
+    } else if (mode(*n) || n->op == OpKind::transpose || n->op == OpKind::reshape) {
+      left.insert(left.end(), n->inputs.begin(), n->inputs.end());
+    }
   }
-  return found;
 }
 
 Job Engine::make_job(const Node& node, int port, const Box& box) {
@@ -234,7 +247,9 @@ Job Engine::make_job(const Node& node, int port, const Box& box) {
   job.arithmetic = graph_.arithmetic(node);
   job.precision = precision_of(job.arithmetic);
   job.judging = judging_;
-  job.flushes = judging_ && flushed_[index(node.outputs[static_cast<std::size_t>(port)])];
+  const std::size_t tensor = index(node.outputs[static_cast<std::size_t>(port)]);
+  job.exponential_of_attention = judging_ && exponential_of_attention_[tensor];
+  job.difference_of_attention = judging_ && difference_of_attention_[tensor];
   std::vector<Box> needed;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     Operand operand;

@@ -41,7 +41,7 @@ class Engine {
   // Rounds to `type` as well, where it is one.
   void compute(std::vector<Job>& jobs, std::vector<Block>& blocks, DataType type);
   static void round(std::vector<Block>& blocks, DataType type);
-  std::vector<bool> exponentials_of_attention() const;
+  void find_exponentials_of_attention();
   Job make_job(const Node& node, int port, const Box& box);
   View view(TensorId tensor, const Box& box);
   View stored_view(TensorId tensor, const Box& box);
@@ -63,7 +63,8 @@ class Engine {
   std::vector<bool> target_;
   std::vector<int> readers_;  // nodes that still have to read it
   std::map<std::pair<TensorId, Box>, Numbers> numbers_;
-  std::vector<bool> flushed_;  // tensors: exponentials_of_attention(); where it judges
+  // By tensor, where it judges: find_exponentials_of_attention().
+  std::vector<bool> exponential_of_attention_, difference_of_attention_;
   std::map<std::pair<TensorId, Box>, Block> narrowed_;
 };
 

@@ -1,5 +1,6 @@
 // Pointwise operations: operands are gathered a run at a time, so that neither the mode nor the
 // operands' types are looked at once an element.
+#include <cmath>
 #include <limits>
 
 #include "reference/apply.hpp"
@@ -27,6 +28,15 @@ void put(const T& x, double* v, double* e) {
   }
 }
 
+// What exp(s - m) of attention's softmax may be off by, in its argument. Its kernels take it as
+// exp2(fma(s, c, -round(m c))) with c = log2(e), times the scale where nothing stands between the
+// scale and the softmax (the usual form, FlashAttention's too). The multiply-add rounds once, by
+// its small result, which the subtraction's own bound covers; the product m c is rounded by
+// |m c| 2^-24, which is |m| 2^-24 before the factor. A row's weights and their sum share the factor
+// 2^that, but weights are rounded to 16 bits for the second product, which may lose it, and the
+// sum is not: a row of one key gives 1 / (1 + |m| 2^-24).
+double error_of_scaling(double m) { return std::isfinite(m) ? std::fabs(m) * 0x1p-24 : 0; }
+
 template <class T>
 void run_formula(const Job& job, std::int64_t begin, std::int64_t end, double* v, double* e) {
   const auto& attributes = job.attributes<PointwiseAttributes>();
@@ -40,25 +50,28 @@ void run_formula(const Job& job, std::int64_t begin, std::int64_t end, double* v
   const int axis = run_axis(job.box);
   with_formula(attributes.mode, [&]<class Formula>(Formula) {
     Line lines[Formula::arity];
-    for_runs(job.box, axis, begin, end,
-             [&](const Dims& at, std::int64_t length, std::int64_t position) {
-               Dims c = at;
-               for (std::int64_t done = 0; done < length; done += kRun, c[axis] += kRun) {
-                 const std::int64_t n = std::min(kRun, length - done);
-                 for (int k = 0; k < Formula::arity; ++k) views[k].line(c, axis, n, lines[k]);
-                 double *pv = v + position + done, *pe = e ? e + position + done : nullptr;
-                 for (std::int64_t i = 0; i < n; ++i) {
-                   const auto j = static_cast<std::size_t>(i);
-                   T operands[Formula::arity];
-                   for (int k = 0; k < Formula::arity; ++k)
-                     operands[k] = make<T>(lines[k].v[j], lines[k].e.empty() ? 0 : lines[k].e[j]);
-                   put(apply<Formula>(operands, params), pv + i, pe ? pe + i : nullptr);
-                   // Zero is allowed, and no more than that.
-                   if (pe && job.flushes && pv[i] - pe[i] < std::numeric_limits<float>::min())
-                     pe[i] = std::fmax(pe[i], pv[i]);
-                 }
-               }
-             });
+    for_runs(
+        job.box, axis, begin, end, [&](const Dims& at, std::int64_t length, std::int64_t position) {
+          Dims c = at;
+          for (std::int64_t done = 0; done < length; done += kRun, c[axis] += kRun) {
+            const std::int64_t n = std::min(kRun, length - done);
+            for (int k = 0; k < Formula::arity; ++k) views[k].line(c, axis, n, lines[k]);
+            double *pv = v + position + done, *pe = e ? e + position + done : nullptr;
+            for (std::int64_t i = 0; i < n; ++i) {
+              const auto j = static_cast<std::size_t>(i);
+              T operands[Formula::arity];
+              for (int k = 0; k < Formula::arity; ++k)
+                operands[k] = make<T>(lines[k].v[j], lines[k].e.empty() ? 0 : lines[k].e[j]);
+              put(apply<Formula>(operands, params), pv + i, pe ? pe + i : nullptr);
+              if (job.difference_of_attention)
+                pe[i] += error_of_scaling(lines[Formula::arity - 1].v[j]);
+              // Zero is allowed, and no more than that: the kernels' one instruction for an
+              // exponential gives it for results below the normal numbers.
+              if (job.exponential_of_attention && pv[i] - pe[i] < std::numeric_limits<float>::min())
+                pe[i] = std::fmax(pe[i], pv[i]);
+            }
+          }
+        });
   });
 }
 

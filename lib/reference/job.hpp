@@ -52,7 +52,8 @@ struct Job {
   std::int64_t tensor_core_depth = 16;  // products that one step of them sums
   // The error of tensor cores, in units of round-off, that does not grow with the terms.
   double tensor_core_floor = 8;
-  bool flushes = false;                // exp: a result below the normal numbers may be zero
+  // An exponential of attention's softmax, and the difference that it is taken of.
+  bool exponential_of_attention = false, difference_of_attention = false;
   std::uint64_t seed = 0, offset = 0;  // rng
   std::vector<MoeRow> rows;            // moe: by row of the box
 

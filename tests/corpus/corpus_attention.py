@@ -476,3 +476,18 @@ attention_backward("parts_lengths", hq=2, hk=1, sq=260, skv=140, d=96, dv=96, at
 attention_backward("parts_wide", b=1, hq=2, hk=1, sq=200, skv=80, d=192, dv=128, attn_scale=0.07, layout="bshd")
 attention_backward("parts_dbias", b=1, hq=2, hk=2, sq=260, skv=70, d=64, dv=64, attn_scale=0.125, dbias=True,
                    inputs=[("Bias", [1, 2, 1, 70], None)])
+
+
+# The one weight is 1. Scores without an error (keys are integers) and results in f32 show what the
+# kernel's is off by (evaluate_pointwise.cpp).
+def attention_one_key():
+    g = Graph("attention_one_key", "bf16")
+    q = g.tensor("Q", [1, 2, 15, 16])
+    k = g.pointwise("identity", "K", g.tensor("K_integers", [1, 2, 1, 16], data_type="i32"))
+    g.tensor("K", data_type="bf16")
+    v = g.tensor("V", [1, 2, 1, 16])
+    g.output("O", data_type="f32")
+    g.node("sdpa", {"Q": q, "K": k, "V": v}, {"O": "O"}, attn_scale=1.5)
+
+
+attention_one_key()
