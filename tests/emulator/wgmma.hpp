@@ -96,9 +96,11 @@ struct HostNamedInstruction {
   static void declare() {
     std::memset(sums<set>(), 0xff, sizeof(Sum) * count);
   }
-  template <class Text, int set, int step_a, int step_b>
-  static void run_four(unsigned long long a, unsigned long long b, bool keep) {
-    HostInstruction<columns, Sum>::template run_four<Text, step_a, step_b>(sums<set>(), a, b, keep);
+  template <class Text, int set, int step_a, int step_b, int steps>
+  static void run_steps(unsigned long long a, unsigned long long b, bool keep) {
+    for (int i = 0; i < steps; ++i)
+      HostInstruction<columns, Sum>::template run<Text>(sums<set>(), a + i * step_a, b + i * step_b,
+                                                        keep || i > 0);
   }
   template <int set>
   static void clear() {

@@ -191,6 +191,19 @@ struct Instruction;
       SINTER_NEXT_WGMMA(columns, sum, list, step_a, step_b, __VA_ARGS__)        \
           SINTER_NEXT_WGMMA(columns, sum, list, step_a, step_b, __VA_ARGS__)    \
               SINTER_NEXT_WGMMA(columns, sum, list, step_a, step_b, __VA_ARGS__) "}"
+// The same where those with the guard "@none " are left out.
+#define SINTER_GUARDED_WGMMA(columns, sum, list, guard, step_a, step_b, ...)     \
+  "add.s64 a, a, " step_a "; add.s64 b, b, " step_b "; " guard SINTER_ONE_WGMMA( \
+      columns, sum, list, "a", "b", "more", __VA_ARGS__)
+#define SINTER_SOME_WGMMA(columns, sum, list, a, b, keep_, step_a, step_b, guard1, guard2, guard3, \
+                          ...)                                                                     \
+  "{.reg .pred keep, more, none; setp.ne.b32 keep, " keep_                                         \
+  ", 0; setp.eq.b32 more, 0, 0; setp.ne.b32 none, 0, 0; "                                          \
+  ".reg .b64 a, b; mov.b64 a, " a "; mov.b64 b, " b                                                \
+  "; " SINTER_ONE_WGMMA(columns, sum, list, "a", "b", "keep", __VA_ARGS__)                         \
+      SINTER_GUARDED_WGMMA(columns, sum, list, guard1, step_a, step_b, __VA_ARGS__)                \
+          SINTER_GUARDED_WGMMA(columns, sum, list, guard2, step_a, step_b, __VA_ARGS__)            \
+              SINTER_GUARDED_WGMMA(columns, sum, list, guard3, step_a, step_b, __VA_ARGS__) "}"
 #define SINTER_WGMMA_STRINGS \
   "C"(Text::Depth::kText), "C"(Text::A::kText), "C"(Text::B::kText), "C"(Text::End::kText)
 

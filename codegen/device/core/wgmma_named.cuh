@@ -47,6 +47,15 @@ struct NamedInstruction;
 
 namespace sinter::wgmma {
 
+template <bool runs>
+struct GuardText {
+  static constexpr char kText[] = "@none ";
+};
+template <>
+struct GuardText<true> {
+  static constexpr char kText[] = "";
+};
+
 struct NamedRegisters {
   // To four registers from the `first` on, a multiple of 4, adds the other set's times a factor
   // each.
@@ -148,14 +157,15 @@ struct NamedRegisters {
     static SINTER_DEVICE void declare() {                                                          \
       asm volatile(".reg ." #sum " " list ";" ::"n"(set));                                         \
     }                                                                                              \
-    /* For 128 bytes of k. Operands lie `step_a` and `step_b` further each time, in units of 16    \
-       bytes. */                                                                                   \
-    template <class Text, int set, int step_a, int step_b>                                         \
-    static SINTER_DEVICE void run_four(unsigned long long a, unsigned long long b, bool keep) {    \
-      asm volatile(SINTER_FOUR_WGMMA(columns, sum, list, "%1", "%2", "%3", "%4", "%5", "%6", "%7", \
-                                     "%8", "%9")::"n"(set),                                        \
+    /* For `steps` times 32 bytes of k, at most 4. Operands lie `step_a` and `step_b` further each \
+       time, in units of 16 bytes. */                                                              \
+    template <class Text, int set, int step_a, int step_b, int steps>                              \
+    static SINTER_DEVICE void run_steps(unsigned long long a, unsigned long long b, bool keep) {   \
+      asm volatile(SINTER_SOME_WGMMA(columns, sum, list, "%1", "%2", "%3", "%4", "%5", "%6", "%7", \
+                                     "%8", "%9", "%10", "%11", "%12")::"n"(set),                   \
                    "l"(a), "l"(b), "r"(static_cast<int>(keep)), "n"(step_a), "n"(step_b),          \
-                   SINTER_WGMMA_STRINGS);                                                          \
+                   "C"(GuardText<(steps > 1)>::kText), "C"(GuardText<(steps > 2)>::kText),         \
+                   "C"(GuardText<(steps > 3)>::kText), SINTER_WGMMA_STRINGS);                      \
     }                                                                                              \
     template <int set>                                                                             \
     static SINTER_DEVICE void clear() {                                                            \

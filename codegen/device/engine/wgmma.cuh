@@ -178,12 +178,12 @@ struct Mma {
     });
   }
   // To sums that C++ does not see.
-  template <int set>
+  template <int steps = TileA::steps, int set>
   static SINTER_DEVICE void multiply(NamedAccumulator<typename Types::Sum, Shape::columns, set>,
                                      unsigned long long a, unsigned long long b, bool keep) {
     using Named = wgmma::NamedInstruction<Shape::columns, typename Types::Sum>;
     static_assert(TileA::swizzle == 128 && TileB::swizzle == 128 && TileA::steps == 4);
-    Named::template run_four<Text, set, TileA::step(1), TileB::step(1)>(a, b, keep);
+    Named::template run_steps<Text, set, TileA::step(1), TileB::step(1), steps>(a, b, keep);
   }
 };
 

@@ -8,12 +8,14 @@
 
 namespace sinter::contraction {
 
-// A convolution whose k has the filter's taps, and one that has phases; contraction_window.cuh.
+// A convolution, one whose k has the filter's taps, and one that has phases;
+// contraction_window.cuh.
 template <class Config>
-concept TapsInK = requires {
+concept IsWindow = requires {
   typename Config::Window;
-}
-&&Config::Window::taps_in_k;
+};
+template <class Config>
+concept TapsInK = IsWindow<Config> && Config::Window::taps_in_k;
 template <class Config>
 concept PhasedWindow = TapsInK<Config> && Config::Window::phased;
 
@@ -62,6 +64,36 @@ struct Shape {
       return Config::Window::steps(c);
     }
     return static_cast<int>(ceil_divide(P::depth, step));
+  }
+  // A tap's channels, or a k of at most two stages, end within a stage, behind which come zeros
+  // that need no products. Steps of 32 bytes of k in a stage, in the one that ends so, and from one
+  // such stage to the next.
+  static constexpr int line_steps = line / 32, ends_after = [] {
+    if constexpr (TapsInK<Config>)
+      return Config::Window::lines;
+    else if constexpr (!IsWindow<Config> && is_known(P::depth) && Config::rotate == 0)
+      return P::depth <= 2 * step ? static_cast<int>(ceil_divide(P::depth, step)) : 0;
+    return 0;
+  }();
+  static constexpr int last_steps = [] {
+    if constexpr (TapsInK<Config>)
+      return (Config::Window::last_channels * Config::operand_bytes + 31) / 32;
+    else if constexpr (ends_after > 0)
+      return static_cast<int>(
+          ceil_divide((P::depth - (ends_after - 1) * step) * Config::operand_bytes, 32));
+    return line_steps;
+  }();
+  // Calls f.operator()<steps>() for the stage of step `step` of k.
+  template <class F>
+  static SINTER_DEVICE void with_steps(int step, const F& f) {
+    if constexpr (last_steps == line_steps)
+      f.template operator()<line_steps>();
+    else if constexpr (ends_after == 1)
+      f.template operator()<last_steps>();
+    else if ((step + 1) % ends_after != 0)
+      f.template operator()<line_steps>();
+    else
+      f.template operator()<last_steps>();
   }
   // Where the result has few rows, no more of A are loaded. Multiplications read on past those,
   // into B and what follows: for rows of the result that do not exist.

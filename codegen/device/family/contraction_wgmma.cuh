@@ -89,17 +89,20 @@ struct Consumer {
         a(TileA::descriptor(shared + TileA::further(first_row))),
         b(TileB::descriptor(shared + S::a_bytes)) {}
 
-  // Waits for a stage and starts its products, to the sets of sums from `first` on.
+  // Waits for a stage and starts its products, to the sets of sums from `first` on. `step`: of k.
   template <int first = 0>
-  SINTER_DEVICE void multiply_stage(bool keep) const {
+  SINTER_DEVICE void multiply_stage(bool keep, int step) const {
     const int offset = state.stage * (S::stage_bytes / 16);
     pipeline.wait(state);
     wgmma::fence();
-    for_each_number<S::blocks>([&]<int block>() {
-      Product::multiply(Sums<Config, first + block>{}, a + offset + TileA::further(block * 64) / 16,
-                        b + offset, keep);
+    S::with_steps(step, [&]<int steps>() {
+      for_each_number<S::blocks>([&]<int block>() {
+        Product::template multiply<steps>(Sums<Config, first + block>{},
+                                          a + offset + TileA::further(block * 64) / 16, b + offset,
+                                          keep);
+      });
+      wgmma::commit();
     });
-    wgmma::commit();
   }
 };
 
@@ -116,7 +119,7 @@ SINTER_DEVICE void multiply_tile(Consumer<Config, A, B>& consumer, int first_ste
   int previous = 0;
 #pragma unroll 1
   for (int step = first_step; step < end_step; ++step) {
-    consumer.multiply_stage(step > first_step);
+    consumer.multiply_stage(step > first_step, step);
     wgmma::wait<1>();
     if (step > first_step) consumer.pipeline.release_stage(previous);
     previous = consumer.state.stage;
@@ -177,9 +180,9 @@ SINTER_DEVICE void multiply_and_promote(Stages stages, Consumer<Config, A, B>& c
 #pragma unroll 1
   for (int step = first_step; step + 1 < end_step; step += 2) {
     const int first = consumer.state.stage;
-    consumer.template multiply_stage<even>(false);
+    consumer.template multiply_stage<even>(false, step);
     consumer.state.advance();
-    consumer.template multiply_stage<odd>(false);
+    consumer.template multiply_stage<odd>(false, step + 1);
     wgmma::wait<1>();
     consumer.pipeline.release_stage(first);
     stages.template promote<even>(step + 2);
@@ -189,7 +192,7 @@ SINTER_DEVICE void multiply_and_promote(Stages stages, Consumer<Config, A, B>& c
     consumer.state.advance();
   }
   if ((end_step - first_step) % 2 != 0) {
-    consumer.template multiply_stage<even>(false);
+    consumer.template multiply_stage<even>(false, end_step - 1);
     wgmma::wait<0>();
     consumer.pipeline.release(consumer.state);
     stages.template promote<even>(end_step);

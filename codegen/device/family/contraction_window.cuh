@@ -100,6 +100,8 @@ struct Window {
   static constexpr bool taps_in_k = taps_of_ == TapsOf::k;
   static constexpr int rank = sizeof...(Axes), lines = (channels + line - 1) / line;
   static_assert(rank >= 1 && rank <= 3, "TMA knows images of one to three dims");
+  // Of the last line of a tap's channels, those that are not zeros.
+  static constexpr int last_channels = channels - (lines - 1) * line;
   static constexpr bool phased = ((Axes::phases > 1) || ...),
                         may_be_empty = (Axes::may_be_empty || ...);
 

@@ -194,14 +194,18 @@ SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsig
                     of_filter = filter_state.stage * (S::b_bytes / 16);
           filter.wait(filter_state);
           wgmma::fence();
-          if constexpr (SwapsProducts<Config>)
-            Swapped::multiply(Sums<Config, 0>{}, b + of_filter, a + from, line + i > 0);
-          else
-            for_each_number<S::blocks>([&]<int block>() {
-              Product::multiply(Sums<Config, block>{}, a + from + TileA::further(block * 64) / 16,
-                                b + of_filter, line + i > 0);
-            });
-          wgmma::commit();
+          S::with_steps(line, [&]<int steps>() {
+            if constexpr (SwapsProducts<Config>)
+              Swapped::template multiply<steps>(Sums<Config, 0>{}, b + of_filter, a + from,
+                                                line + i > 0);
+            else
+              for_each_number<S::blocks>([&]<int block>() {
+                Product::template multiply<steps>(Sums<Config, block>{},
+                                                  a + from + TileA::further(block * 64) / 16,
+                                                  b + of_filter, line + i > 0);
+              });
+            wgmma::commit();
+          });
           wgmma::wait<1>();
           if (!R::filter_stays && line + i > 0) filter.release_stage(previous_filter);
           if (i == first && line + first > 0) pixels.release_stage(previous_pixels);

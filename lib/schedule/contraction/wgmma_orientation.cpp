@@ -136,7 +136,11 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
     double phases = 1;
     for (const WindowAxis& axis : window.axes) phases *= axis.taps.size();
     p.phased = phases > 1;
-    p.depth = taps / phases * line * static_cast<double>((window.channels + line - 1) / line);
+    const std::int64_t lines = (window.channels + line - 1) / line,
+                       step = line / 4;  // of a multiplication
+    p.depth = taps / phases * static_cast<double>(line * lines);
+    p.zeros_of_k = taps / phases *
+                   static_cast<double>(line * lines - (window.channels + step - 1) / step * step);
     if (resident) {
       p.taps = static_cast<int>(taps);
       p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), kMostReach));

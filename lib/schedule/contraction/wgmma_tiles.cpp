@@ -96,10 +96,11 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const double tiles = tiles_of(p, t), at_once = cluster * clusters_at_once(device, cluster),
                rounds = std::ceil(tiles * t.split / at_once),
                busy = std::min(tiles * t.split / rounds, at_once);  // SMs
-  const double depth = p.depth / t.split, depth_bytes = depth * p.bytes;
+  const double depth = p.depth / t.split, depth_bytes = depth * p.bytes,
+               multiplied = (p.depth - p.zeros_of_k) / t.split;
   const bool swapped = t.window_stages > 0 && t.swap_ab;
   const double multiply =
-      2.0 * t.m * (swapped ? t.n : std::max(t.n, kFewestColumns)) * depth / (8192.0 / p.bytes);
+      2.0 * t.m * (swapped ? t.n : std::max(t.n, kFewestColumns)) * multiplied / (8192.0 / p.bytes);
   // Rows of A that come for a step of k; of pixels that stay, a tap's share.
   const double rows =
       p.taps > 0 ? static_cast<double>(window_pixels(p, t)) * p.planes / p.taps : loaded_rows(p, t);
@@ -111,7 +112,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const double reads =
       swapped ? kRead * t.m / rows_of_consumer(t) * (kInstructionRows + rows_of_consumer(t))
               : kRead * t.m / kInstructionRows * (kInstructionRows + t.n);
-  const double shared = (reads + (rows + t.n)) * depth_bytes / kShared;
+  const double shared = (reads * multiplied * p.bytes + (rows + t.n) * depth_bytes) / kShared;
   // Moving costs power, and with it clocks, also where it is hidden.
   const bool neighbours = t.cluster_m * t.cluster_n > 1;
   const double main = std::max({multiply, moved / costs.move, shared}) + 0.1 * moved / 64 +

@@ -40,6 +40,7 @@ constexpr int mmas_of_consumer(const Tile& t) { return rows_of_consumer(t) / kIn
 // What is multiplied, as tiles see it.
 struct TileProblem {
   double batches = 1, rows = 1, columns = 1, depth = 1;
+  double zeros_of_k = 0;   // of the depth: behind a tap's channels, loaded but not multiplied
   double groups = 0;       // of batches: they share the rows, each has a part of them
   bool gathered = false;   // rows of A, by threads
   int bytes = 2;           // of an operand's element
