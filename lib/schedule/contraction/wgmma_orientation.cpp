@@ -133,9 +133,13 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   }
   if (window.taps_of == ConvolutionWindow::Taps::k) {
     const int line = kStageLine / e.operand_bytes;
-    double phases = 1;
-    for (const WindowAxis& axis : window.axes) phases *= axis.taps.size();
+    double phases = 1, most = 1;
+    for (const WindowAxis& axis : window.axes) {
+      phases *= axis.taps.size();
+      most *= static_cast<double>(*std::max_element(axis.taps.begin(), axis.taps.end()));
+    }
     p.phased = phases > 1;
+    p.deepest = most * phases / taps;
     const std::int64_t lines = (window.channels + line - 1) / line,
                        step = line / 4;  // of a multiplication
     p.depth = taps / phases * static_cast<double>(line * lines);

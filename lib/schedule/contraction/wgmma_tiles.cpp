@@ -134,7 +134,8 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
                         (t.split > 1 ? costs.parts + costs.part * t.split : 0);
   const bool sustained =
       rounds * main / device.clock > kSustained && !p.computes && !p.reads && !p.window;
-  double clocks = rounds * (main + finish);
+  // Of phases of unlike depths the deepest tile is the last, where a block has no other.
+  double clocks = std::max(rounds * (main + finish), p.deepest * main + finish);
   // Turns go by tiles, so that unlike ones wait for each other.
   if (t.alternate && !p.phased)
     clocks = std::max(rounds * ((sustained ? kAlternate : 1) * main + kTurn) + finish,

@@ -67,6 +67,7 @@ struct TileProblem {
   bool window = false;       // a convolution
   int columns_together = 0;  // not 0: columns of B that one box brings divide these
   bool phased = false;       // whose tiles have unlike depths
+  double deepest = 1;        // of these, of their average
   // How many times a convolution reads each element of an operand, which the caches see.
   double a_again = 1, b_again = 1;
   double zeros = 0;  // rows at the zeros beside an image, for each that is none
