@@ -15,13 +15,23 @@
 
 namespace sinter::contraction {
 
+// Of constants, each by a number of its own: as elements of an array they would lie in memory.
 template <class Values>
 SINTER_DEVICE int select(int i) {
   int value = static_cast<int>(Values::at(0));
-#pragma unroll
-  for (int j = 1; j < Values::size; ++j) value = i == j ? static_cast<int>(Values::at(j)) : value;
+  for_each_number<Values::size - 1>([&]<int before>() {
+    constexpr int next = static_cast<int>(Values::at(before + 1));
+    value = i == before + 1 ? next : value;
+  });
   return value;
 }
+// a / d = a select<Inverses>(i) / 2^16, where d is the i-th: for a d of at most 2^16.
+template <class Values>
+struct InversesOf;
+template <long long... d>
+struct InversesOf<Dims<d...>> {
+  using Type = Dims<(d > 0 ? ((1 << 16) + d - 1) / d : 0)...>;
+};
 
 // One spatial dim. Of each phase: how many taps, the first one, and its offset from the base pixel.
 // `result`: pixels; `first`: base pixel of result 0; `step`: from result to result; `phase_index`:
@@ -37,6 +47,12 @@ struct Axis {
   using FirstTaps = FirstTaps_;
   using FirstOffsets = FirstOffsets_;
 
+  static constexpr int most_taps = [] {
+    int most = 0;
+    for (int i = 0; i < phases; ++i)
+      most = Taps::at(i) > most ? static_cast<int>(Taps::at(i)) : most;
+    return most;
+  }();
   static constexpr bool may_be_empty = [] {  // a phase without taps
     for (int i = 0; i < phases; ++i)
       if (Taps::at(i) == 0) return true;
@@ -108,6 +124,7 @@ struct Window {
   // Of one phase, whose base pixels are kept in shared memory, one line each: how many taps, by
   // how many lines a tap moves them, and the most of these. With strides the lines are those of the
   // tap's plane: every `step`-th pixel.
+  static constexpr int most_taps = (Axes::most_taps * ...);  // of a phase
   static constexpr int all_taps = (Axes::taps * ...), planes = (Axes::planes * ...);
   static constexpr int reach = [] {
     int lines = 0, pitch = 1;
@@ -213,6 +230,15 @@ struct WindowPlace<Window<taps_of, channels, line, Axes...>> {
   }
 
  private:
+  // number / taps of the axis. A phase has few enough: one division by a number at run time takes
+  // as long as all else that a step of k asks of the producer.
+  template <class A>
+  static SINTER_DEVICE int before(int phase, int number) {
+    static_assert(A::phases == 1 || W::most_taps * W::most_taps <= 1 << 16);
+    if constexpr (A::phases > 1)
+      return number * select<typename InversesOf<typename A::Taps>::Type>(phase) >> 16;
+    return quotient(number, A::taps);
+  }
   static SINTER_DEVICE typename PixelOffsetsOf<rank>::Type offsets_of(
       const unsigned short (&of)[rank]) {
     typename PixelOffsetsOf<rank>::Type all;
@@ -227,7 +253,7 @@ struct WindowPlace<Window<taps_of, channels, line, Axes...>> {
     const int phase = A::phase(c);
     int nth = 0;
     if constexpr (A::phases > 1 || A::Taps::product > 1) {
-      const int count = select<typename A::Taps>(phase), rest = quotient(number, count);
+      const int count = select<typename A::Taps>(phase), rest = before<A>(phase, number);
       nth = number - rest * count;
       number = rest;
     }
