@@ -16,39 +16,71 @@
 #pragma once
 #include "sinter/device/core/device.cuh"
 
-// For the registers of d: F(tens, ones) of the first, M(tens, ones) of each of the others.
-#define SINTER_EACH_8(F, M) F(0, 0) M(0, 1) M(0, 2) M(0, 3)
-#define SINTER_EACH_16(F, M) SINTER_EACH_8(F, M) M(0, 4) M(0, 5) M(0, 6) M(0, 7)
-#define SINTER_EACH_24(F, M) SINTER_EACH_16(F, M) M(0, 8) M(0, 9) M(1, 0) M(1, 1)
-#define SINTER_EACH_32(F, M) SINTER_EACH_24(F, M) M(1, 2) M(1, 3) M(1, 4) M(1, 5)
-#define SINTER_EACH_40(F, M) SINTER_EACH_32(F, M) M(1, 6) M(1, 7) M(1, 8) M(1, 9)
-#define SINTER_EACH_48(F, M) SINTER_EACH_40(F, M) M(2, 0) M(2, 1) M(2, 2) M(2, 3)
-#define SINTER_EACH_56(F, M) SINTER_EACH_48(F, M) M(2, 4) M(2, 5) M(2, 6) M(2, 7)
-#define SINTER_EACH_64(F, M) SINTER_EACH_56(F, M) M(2, 8) M(2, 9) M(3, 0) M(3, 1)
-#define SINTER_EACH_72(F, M) SINTER_EACH_64(F, M) M(3, 2) M(3, 3) M(3, 4) M(3, 5)
-#define SINTER_EACH_80(F, M) SINTER_EACH_72(F, M) M(3, 6) M(3, 7) M(3, 8) M(3, 9)
-#define SINTER_EACH_88(F, M) SINTER_EACH_80(F, M) M(4, 0) M(4, 1) M(4, 2) M(4, 3)
-#define SINTER_EACH_96(F, M) SINTER_EACH_88(F, M) M(4, 4) M(4, 5) M(4, 6) M(4, 7)
-#define SINTER_EACH_104(F, M) SINTER_EACH_96(F, M) M(4, 8) M(4, 9) M(5, 0) M(5, 1)
-#define SINTER_EACH_112(F, M) SINTER_EACH_104(F, M) M(5, 2) M(5, 3) M(5, 4) M(5, 5)
-#define SINTER_EACH_120(F, M) SINTER_EACH_112(F, M) M(5, 6) M(5, 7) M(5, 8) M(5, 9)
-#define SINTER_EACH_128(F, M) SINTER_EACH_120(F, M) M(6, 0) M(6, 1) M(6, 2) M(6, 3)
-#define SINTER_EACH_136(F, M) SINTER_EACH_128(F, M) M(6, 4) M(6, 5) M(6, 6) M(6, 7)
-#define SINTER_EACH_144(F, M) SINTER_EACH_136(F, M) M(6, 8) M(6, 9) M(7, 0) M(7, 1)
-#define SINTER_EACH_152(F, M) SINTER_EACH_144(F, M) M(7, 2) M(7, 3) M(7, 4) M(7, 5)
-#define SINTER_EACH_160(F, M) SINTER_EACH_152(F, M) M(7, 6) M(7, 7) M(7, 8) M(7, 9)
-#define SINTER_EACH_168(F, M) SINTER_EACH_160(F, M) M(8, 0) M(8, 1) M(8, 2) M(8, 3)
-#define SINTER_EACH_176(F, M) SINTER_EACH_168(F, M) M(8, 4) M(8, 5) M(8, 6) M(8, 7)
-#define SINTER_EACH_184(F, M) SINTER_EACH_176(F, M) M(8, 8) M(8, 9) M(9, 0) M(9, 1)
-#define SINTER_EACH_192(F, M) SINTER_EACH_184(F, M) M(9, 2) M(9, 3) M(9, 4) M(9, 5)
-#define SINTER_EACH_200(F, M) SINTER_EACH_192(F, M) M(9, 6) M(9, 7) M(9, 8) M(9, 9)
-#define SINTER_EACH_208(F, M) SINTER_EACH_200(F, M) M(10, 0) M(10, 1) M(10, 2) M(10, 3)
-#define SINTER_EACH_216(F, M) SINTER_EACH_208(F, M) M(10, 4) M(10, 5) M(10, 6) M(10, 7)
-#define SINTER_EACH_224(F, M) SINTER_EACH_216(F, M) M(10, 8) M(10, 9) M(11, 0) M(11, 1)
-#define SINTER_EACH_232(F, M) SINTER_EACH_224(F, M) M(11, 2) M(11, 3) M(11, 4) M(11, 5)
-#define SINTER_EACH_240(F, M) SINTER_EACH_232(F, M) M(11, 6) M(11, 7) M(11, 8) M(11, 9)
-#define SINTER_EACH_248(F, M) SINTER_EACH_240(F, M) M(12, 0) M(12, 1) M(12, 2) M(12, 3)
-#define SINTER_EACH_256(F, M) SINTER_EACH_248(F, M) M(12, 4) M(12, 5) M(12, 6) M(12, 7)
+// For the registers of d: F(tens, ones, four, in_four) of the first, number 10 tens + ones, which
+// is also 4 four + in_four; M of each of the others.
+#define SINTER_EACH_8(F, M) F(0, 0, 0, 0) M(0, 1, 0, 1) M(0, 2, 0, 2) M(0, 3, 0, 3)
+#define SINTER_EACH_16(F, M) \
+  SINTER_EACH_8(F, M) M(0, 4, 1, 0) M(0, 5, 1, 1) M(0, 6, 1, 2) M(0, 7, 1, 3)
+#define SINTER_EACH_24(F, M) \
+  SINTER_EACH_16(F, M) M(0, 8, 2, 0) M(0, 9, 2, 1) M(1, 0, 2, 2) M(1, 1, 2, 3)
+#define SINTER_EACH_32(F, M) \
+  SINTER_EACH_24(F, M) M(1, 2, 3, 0) M(1, 3, 3, 1) M(1, 4, 3, 2) M(1, 5, 3, 3)
+#define SINTER_EACH_40(F, M) \
+  SINTER_EACH_32(F, M) M(1, 6, 4, 0) M(1, 7, 4, 1) M(1, 8, 4, 2) M(1, 9, 4, 3)
+#define SINTER_EACH_48(F, M) \
+  SINTER_EACH_40(F, M) M(2, 0, 5, 0) M(2, 1, 5, 1) M(2, 2, 5, 2) M(2, 3, 5, 3)
+#define SINTER_EACH_56(F, M) \
+  SINTER_EACH_48(F, M) M(2, 4, 6, 0) M(2, 5, 6, 1) M(2, 6, 6, 2) M(2, 7, 6, 3)
+#define SINTER_EACH_64(F, M) \
+  SINTER_EACH_56(F, M) M(2, 8, 7, 0) M(2, 9, 7, 1) M(3, 0, 7, 2) M(3, 1, 7, 3)
+#define SINTER_EACH_72(F, M) \
+  SINTER_EACH_64(F, M) M(3, 2, 8, 0) M(3, 3, 8, 1) M(3, 4, 8, 2) M(3, 5, 8, 3)
+#define SINTER_EACH_80(F, M) \
+  SINTER_EACH_72(F, M) M(3, 6, 9, 0) M(3, 7, 9, 1) M(3, 8, 9, 2) M(3, 9, 9, 3)
+#define SINTER_EACH_88(F, M) \
+  SINTER_EACH_80(F, M) M(4, 0, 10, 0) M(4, 1, 10, 1) M(4, 2, 10, 2) M(4, 3, 10, 3)
+#define SINTER_EACH_96(F, M) \
+  SINTER_EACH_88(F, M) M(4, 4, 11, 0) M(4, 5, 11, 1) M(4, 6, 11, 2) M(4, 7, 11, 3)
+#define SINTER_EACH_104(F, M) \
+  SINTER_EACH_96(F, M) M(4, 8, 12, 0) M(4, 9, 12, 1) M(5, 0, 12, 2) M(5, 1, 12, 3)
+#define SINTER_EACH_112(F, M) \
+  SINTER_EACH_104(F, M) M(5, 2, 13, 0) M(5, 3, 13, 1) M(5, 4, 13, 2) M(5, 5, 13, 3)
+#define SINTER_EACH_120(F, M) \
+  SINTER_EACH_112(F, M) M(5, 6, 14, 0) M(5, 7, 14, 1) M(5, 8, 14, 2) M(5, 9, 14, 3)
+#define SINTER_EACH_128(F, M) \
+  SINTER_EACH_120(F, M) M(6, 0, 15, 0) M(6, 1, 15, 1) M(6, 2, 15, 2) M(6, 3, 15, 3)
+#define SINTER_EACH_136(F, M) \
+  SINTER_EACH_128(F, M) M(6, 4, 16, 0) M(6, 5, 16, 1) M(6, 6, 16, 2) M(6, 7, 16, 3)
+#define SINTER_EACH_144(F, M) \
+  SINTER_EACH_136(F, M) M(6, 8, 17, 0) M(6, 9, 17, 1) M(7, 0, 17, 2) M(7, 1, 17, 3)
+#define SINTER_EACH_152(F, M) \
+  SINTER_EACH_144(F, M) M(7, 2, 18, 0) M(7, 3, 18, 1) M(7, 4, 18, 2) M(7, 5, 18, 3)
+#define SINTER_EACH_160(F, M) \
+  SINTER_EACH_152(F, M) M(7, 6, 19, 0) M(7, 7, 19, 1) M(7, 8, 19, 2) M(7, 9, 19, 3)
+#define SINTER_EACH_168(F, M) \
+  SINTER_EACH_160(F, M) M(8, 0, 20, 0) M(8, 1, 20, 1) M(8, 2, 20, 2) M(8, 3, 20, 3)
+#define SINTER_EACH_176(F, M) \
+  SINTER_EACH_168(F, M) M(8, 4, 21, 0) M(8, 5, 21, 1) M(8, 6, 21, 2) M(8, 7, 21, 3)
+#define SINTER_EACH_184(F, M) \
+  SINTER_EACH_176(F, M) M(8, 8, 22, 0) M(8, 9, 22, 1) M(9, 0, 22, 2) M(9, 1, 22, 3)
+#define SINTER_EACH_192(F, M) \
+  SINTER_EACH_184(F, M) M(9, 2, 23, 0) M(9, 3, 23, 1) M(9, 4, 23, 2) M(9, 5, 23, 3)
+#define SINTER_EACH_200(F, M) \
+  SINTER_EACH_192(F, M) M(9, 6, 24, 0) M(9, 7, 24, 1) M(9, 8, 24, 2) M(9, 9, 24, 3)
+#define SINTER_EACH_208(F, M) \
+  SINTER_EACH_200(F, M) M(10, 0, 25, 0) M(10, 1, 25, 1) M(10, 2, 25, 2) M(10, 3, 25, 3)
+#define SINTER_EACH_216(F, M) \
+  SINTER_EACH_208(F, M) M(10, 4, 26, 0) M(10, 5, 26, 1) M(10, 6, 26, 2) M(10, 7, 26, 3)
+#define SINTER_EACH_224(F, M) \
+  SINTER_EACH_216(F, M) M(10, 8, 27, 0) M(10, 9, 27, 1) M(11, 0, 27, 2) M(11, 1, 27, 3)
+#define SINTER_EACH_232(F, M) \
+  SINTER_EACH_224(F, M) M(11, 2, 28, 0) M(11, 3, 28, 1) M(11, 4, 28, 2) M(11, 5, 28, 3)
+#define SINTER_EACH_240(F, M) \
+  SINTER_EACH_232(F, M) M(11, 6, 29, 0) M(11, 7, 29, 1) M(11, 8, 29, 2) M(11, 9, 29, 3)
+#define SINTER_EACH_248(F, M) \
+  SINTER_EACH_240(F, M) M(12, 0, 30, 0) M(12, 1, 30, 1) M(12, 2, 30, 2) M(12, 3, 30, 3)
+#define SINTER_EACH_256(F, M) \
+  SINTER_EACH_248(F, M) M(12, 4, 31, 0) M(12, 5, 31, 1) M(12, 6, 31, 2) M(12, 7, 31, 3)
 
 // The numbers of the operands that follow the registers.
 #define SINTER_AFTER_8                                                                        \
@@ -148,12 +180,12 @@
   "%128", "%129", "%130", "%131", "%132", "%133", "%134", "%135", "%136", "%137", "%138", "%139", \
       "%140", "%141", "%142", "%143", "%144", "%145", "%146", "%147", "%148", "%149", "%150"
 
-#define SINTER_D_FIRST(t, i) "%" #t #i
-#define SINTER_D(t, i) ", %" #t #i
-#define SINTER_REGISTERS_f32_FIRST(t, i) "+f"(d[t * 10 + i])
-#define SINTER_REGISTERS_f32(t, i) , "+f"(d[t * 10 + i])
-#define SINTER_REGISTERS_s32_FIRST(t, i) "+r"(d[t * 10 + i])
-#define SINTER_REGISTERS_s32(t, i) , "+r"(d[t * 10 + i])
+#define SINTER_D_FIRST(t, i, q, j) "%" #t #i
+#define SINTER_D(t, i, q, j) ", %" #t #i
+#define SINTER_REGISTERS_f32_FIRST(t, i, q, j) "+f"(d[t * 10 + i])
+#define SINTER_REGISTERS_f32(t, i, q, j) , "+f"(d[t * 10 + i])
+#define SINTER_REGISTERS_s32_FIRST(t, i, q, j) "+r"(d[t * 10 + i])
+#define SINTER_REGISTERS_s32(t, i, q, j) , "+r"(d[t * 10 + i])
 #define SINTER_CALL(M, ...) M(__VA_ARGS__)
 
 #define SINTER_TYPE_OF_f32 float

@@ -1,9 +1,9 @@
 // wgmma.mma_async with the results in registers of PTX that have names of their own: s2_0_0 to
-// s2_0_9, s2_1_0, ... are those of set 2. C++ never sees them. Following some hundred values
-// through a kernel takes the compiler a fifth of its time (n = 256: 432 instead of 338 ms; n = 96:
-// 241 instead of 210), so kernels that only sum and store use this form; those that compute with
-// the sums use wgmma_instruction.cuh. The statements that name registers stay in their order: all
-// are volatile.
+// s2_0_3, s2_1_0, ... are those of set 2, in fours. C++ never sees them. Following some hundred
+// values through a kernel takes the compiler a fifth of its time (n = 256: 432 instead of 338 ms; n
+// = 96: 241 instead of 210), so kernels that only sum and store use this form; those that compute
+// with the sums use wgmma_instruction.cuh. The statements that name registers stay in their order:
+// all are volatile.
 //
 //   SINTER_WGMMA_NAMED(192, f32)    outside of all namespaces: 192 columns, sums of type float
 //
@@ -26,11 +26,11 @@ struct NamedInstruction;
 #else
 
 // Text for one register of set %0, or of sets %0 and %1.
-#define SINTER_NAMED_FIRST(t, i) "s%0_" #t "_" #i
-#define SINTER_NAMED(t, i) ", s%0_" #t "_" #i
-#define SINTER_CLEAR_f32(t, i) "mov.f32 s%0_" #t "_" #i ", 0f00000000; "
-#define SINTER_CLEAR_s32(t, i) "mov.s32 s%0_" #t "_" #i ", 0; "
-#define SINTER_TOTAL(t, i) "add.f32 total" #i ", total" #i ", s%1_" #t "_" #i "; "
+#define SINTER_NAMED_FIRST(t, i, q, j) "s%0_" #q "_" #j
+#define SINTER_NAMED(t, i, q, j) ", s%0_" #q "_" #j
+#define SINTER_CLEAR_f32(t, i, q, j) "mov.f32 s%0_" #q "_" #j ", 0f00000000; "
+#define SINTER_CLEAR_s32(t, i, q, j) "mov.s32 s%0_" #q "_" #j ", 0; "
+#define SINTER_TOTAL(t, i, q, j) "add.f32 total" #i ", total" #i ", s%1_" #q "_" #j "; "
 #define SINTER_TOTAL_BEGIN                                                                      \
   "{ .reg .f32 total<10>; mov.f32 total0, 0f00000000; mov.f32 total1, total0; mov.f32 total2, " \
   "total0; mov.f32 total3, total0; mov.f32 total4, total0; mov.f32 total5, total0; mov.f32 "    \
@@ -40,10 +40,12 @@ struct NamedInstruction;
   "total7; add.f32 total3, total3, total8; add.f32 total4, total4, total9; add.f32 total0, "     \
   "total0, total1; add.f32 total2, total2, total3; add.f32 total0, total0, total4; add.f32 %0, " \
   "total0, total2; }"
-#define SINTER_SAVE(t, i) "st.b32 [%1 + (" #t " * 10 + " #i ") * 4], s%0_" #t "_" #i "; "
-#define SINTER_RESTORE(t, i) "ld.b32 s%0_" #t "_" #i ", [%1 + (" #t " * 10 + " #i ") * 4]; "
-#define SINTER_ADD_f32(t, i) "add.f32 s%0_" #t "_" #i ", s%0_" #t "_" #i ", s%1_" #t "_" #i "; "
-#define SINTER_ADD_s32(t, i) "add.s32 s%0_" #t "_" #i ", s%0_" #t "_" #i ", s%1_" #t "_" #i "; "
+#define SINTER_SAVE(t, i, q, j) "st.b32 [%1 + (" #t " * 10 + " #i ") * 4], s%0_" #q "_" #j "; "
+#define SINTER_RESTORE(t, i, q, j) "ld.b32 s%0_" #q "_" #j ", [%1 + (" #t " * 10 + " #i ") * 4]; "
+#define SINTER_ADD_f32(t, i, q, j) \
+  "add.f32 s%0_" #q "_" #j ", s%0_" #q "_" #j ", s%1_" #q "_" #j "; "
+#define SINTER_ADD_s32(t, i, q, j) \
+  "add.s32 s%0_" #q "_" #j ", s%0_" #q "_" #j ", s%1_" #q "_" #j "; "
 
 namespace sinter::wgmma {
 
@@ -61,47 +63,34 @@ struct NamedRegisters {
   // each.
   template <int set, int other, int first>
   static SINTER_DEVICE void add_scaled(float f0, float f1, float f2, float f3) {
-#define SINTER_ADD_SCALED(t, i, factor) \
-  "fma.rn.f32 s%0_" t "_" i ", s%1_" t "_" i ", " factor ", s%0_" t "_" i "; "
-    asm volatile(SINTER_ADD_SCALED("%2", "%3", "%10") SINTER_ADD_SCALED("%4", "%5", "%11")
-                     SINTER_ADD_SCALED("%6", "%7", "%12")
-                         SINTER_ADD_SCALED("%8", "%9", "%13")::"n"(set),
-                 "n"(other), "n"(first / 10), "n"(first % 10), "n"((first + 1) / 10),
-                 "n"((first + 1) % 10), "n"((first + 2) / 10), "n"((first + 2) % 10),
-                 "n"((first + 3) / 10), "n"((first + 3) % 10), "f"(f0), "f"(f1), "f"(f2), "f"(f3));
+#define SINTER_ADD_SCALED(j, factor) \
+  "fma.rn.f32 s%0_%2_" j ", s%1_%2_" j ", " factor ", s%0_%2_" j "; "
+    asm volatile(SINTER_ADD_SCALED("0", "%3") SINTER_ADD_SCALED("1", "%4")
+                     SINTER_ADD_SCALED("2", "%5") SINTER_ADD_SCALED("3", "%6")::"n"(set),
+                 "n"(other), "n"(first / 4), "f"(f0), "f"(f1), "f"(f2), "f"(f3));
 #undef SINTER_ADD_SCALED
   }
   // `fours` times four registers from the `first` on, a multiple of 4, as values; four fours a
   // statement, as store() has them.
   template <int set, int first, int fours>
   static SINTER_DEVICE void get(float* to) {
-#define SINTER_GET_FOUR(o0, o1, o2, o3, set, t0, i0, t1, i1, t2, i2, t3, i3)                    \
-  "mov.b32 " o0 ", s" set "_" t0 "_" i0 "; mov.b32 " o1 ", s" set "_" t1 "_" i1 "; mov.b32 " o2 \
-  ", s" set "_" t2 "_" i2 "; mov.b32 " o3 ", s" set "_" t3 "_" i3 "; "
-#define SINTER_OF_FOUR(i)                                                                          \
-  "n"((first + 4 * i) / 10), "n"((first + 4 * i) % 10), "n"((first + 4 * i + 1) / 10),             \
-      "n"((first + 4 * i + 1) % 10), "n"((first + 4 * i + 2) / 10), "n"((first + 4 * i + 2) % 10), \
-      "n"((first + 4 * i + 3) / 10), "n"((first + 4 * i + 3) % 10)
-    constexpr int now = fours >= 4 ? 4 : 1;
+#define SINTER_GET_FOUR(o0, o1, o2, o3, set, four)                                        \
+  "mov.b32 " o0 ", s" set "_" four "_0; mov.b32 " o1 ", s" set "_" four "_1; mov.b32 " o2 \
+  ", s" set "_" four "_2; mov.b32 " o3 ", s" set "_" four "_3; "
+    constexpr int now = fours >= 4 ? 4 : 1, four = first / 4;
     if constexpr (now == 4)
-      asm volatile(
-          SINTER_GET_FOUR("%0", "%1", "%2", "%3", "%16", "%17", "%18", "%19", "%20", "%21", "%22",
-                          "%23", "%24") SINTER_GET_FOUR("%4", "%5", "%6", "%7", "%16", "%25", "%26",
-                                                        "%27", "%28", "%29", "%30", "%31", "%32")
-              SINTER_GET_FOUR("%8", "%9", "%10", "%11", "%16", "%33", "%34", "%35", "%36", "%37",
-                              "%38", "%39", "%40")
-                  SINTER_GET_FOUR("%12", "%13", "%14", "%15", "%16", "%41", "%42", "%43", "%44",
-                                  "%45", "%46", "%47", "%48")
-          : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]), "=f"(to[4]), "=f"(to[5]),
-            "=f"(to[6]), "=f"(to[7]), "=f"(to[8]), "=f"(to[9]), "=f"(to[10]), "=f"(to[11]),
-            "=f"(to[12]), "=f"(to[13]), "=f"(to[14]), "=f"(to[15])
-          : "n"(set), SINTER_OF_FOUR(0), SINTER_OF_FOUR(1), SINTER_OF_FOUR(2), SINTER_OF_FOUR(3));
+      asm volatile(SINTER_GET_FOUR("%0", "%1", "%2", "%3", "%16", "%17")
+                       SINTER_GET_FOUR("%4", "%5", "%6", "%7", "%16", "%18")
+                           SINTER_GET_FOUR("%8", "%9", "%10", "%11", "%16", "%19")
+                               SINTER_GET_FOUR("%12", "%13", "%14", "%15", "%16", "%20")
+                   : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]), "=f"(to[4]), "=f"(to[5]),
+                     "=f"(to[6]), "=f"(to[7]), "=f"(to[8]), "=f"(to[9]), "=f"(to[10]), "=f"(to[11]),
+                     "=f"(to[12]), "=f"(to[13]), "=f"(to[14]), "=f"(to[15])
+                   : "n"(set), "n"(four), "n"(four + 1), "n"(four + 2), "n"(four + 3));
     else
-      asm volatile(SINTER_GET_FOUR("%0", "%1", "%2", "%3", "%4", "%5", "%6", "%7", "%8", "%9",
-                                   "%10", "%11", "%12")
+      asm volatile(SINTER_GET_FOUR("%0", "%1", "%2", "%3", "%4", "%5")
                    : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
-                   : "n"(set), SINTER_OF_FOUR(0));
-#undef SINTER_OF_FOUR
+                   : "n"(set), "n"(four));
 #undef SINTER_GET_FOUR
     if constexpr (fours > now) get<set, first + 4 * now, fours - now>(to + 4 * now);
   }
@@ -110,28 +99,21 @@ struct NamedRegisters {
   // statement takes the compiler time.
   template <int set, int first, int fours, int below>
   static SINTER_DEVICE void store(unsigned to, const int* at) {
-#define SINTER_STORE_FOUR(to, t0, i0, t1, i1, t2, i2, t3, i3)                                \
-  "st.shared.v2.b32 [" to "], {s%0_" t0 "_" i0 ", s%0_" t1 "_" i1 "}; st.shared.v2.b32 [" to \
-  " + %1], {s%0_" t2 "_" i2 ", s%0_" t3 "_" i3 "}; "
-#define SINTER_OF_FOUR(i)                                                                          \
-  "r"(to + 4 * at[i]), "n"((first + 4 * i) / 10), "n"((first + 4 * i) % 10),                       \
-      "n"((first + 4 * i + 1) / 10), "n"((first + 4 * i + 1) % 10), "n"((first + 4 * i + 2) / 10), \
-      "n"((first + 4 * i + 2) % 10), "n"((first + 4 * i + 3) / 10), "n"((first + 4 * i + 3) % 10)
+#define SINTER_STORE_FOUR(to, four)                                                    \
+  "st.shared.v2.b32 [" to "], {s%0_" four "_0, s%0_" four "_1}; st.shared.v2.b32 [" to \
+  " + %1], "                                                                           \
+  "{s%0_" four "_2, s%0_" four "_3}; "
+#define SINTER_OF_FOUR(i) "r"(to + 4 * at[i]), "n"(first / 4 + i)
     constexpr int now = fours >= 4 ? 4 : 1;
     if constexpr (now == 4)
-      asm volatile(
-          SINTER_STORE_FOUR("%2", "%3", "%4", "%5", "%6", "%7", "%8", "%9", "%10")
-              SINTER_STORE_FOUR("%11", "%12", "%13", "%14", "%15", "%16", "%17", "%18", "%19")
-                  SINTER_STORE_FOUR("%20", "%21", "%22", "%23", "%24", "%25", "%26", "%27", "%28")
-                      SINTER_STORE_FOUR("%29", "%30", "%31", "%32", "%33", "%34", "%35", "%36",
-                                        "%37")::"n"(set),
-          "n"(below), SINTER_OF_FOUR(0), SINTER_OF_FOUR(1), SINTER_OF_FOUR(2), SINTER_OF_FOUR(3)
-          : "memory");
+      asm volatile(SINTER_STORE_FOUR("%2", "%3") SINTER_STORE_FOUR("%4", "%5")
+                       SINTER_STORE_FOUR("%6", "%7") SINTER_STORE_FOUR("%8", "%9")::"n"(set),
+                   "n"(below), SINTER_OF_FOUR(0), SINTER_OF_FOUR(1), SINTER_OF_FOUR(2),
+                   SINTER_OF_FOUR(3)
+                   : "memory");
     else
-      asm volatile(
-          SINTER_STORE_FOUR("%2", "%3", "%4", "%5", "%6", "%7", "%8", "%9", "%10")::"n"(set),
-          "n"(below), SINTER_OF_FOUR(0)
-          : "memory");
+      asm volatile(SINTER_STORE_FOUR("%2", "%3")::"n"(set), "n"(below), SINTER_OF_FOUR(0)
+                   : "memory");
 #undef SINTER_OF_FOUR
 #undef SINTER_STORE_FOUR
     if constexpr (fours > now) store<set, first + 4 * now, fours - now, below>(to, at + now);
