@@ -172,9 +172,10 @@ struct TilePlace {
   int batch, row, column, row_end;
 
   // Tile number `tile` of a batch entry with its rows from `begin` to `end` on, of which it has
-  // `tiles_m` rows of tiles. They are numbered so that those which run at once lie in a patch:
-  // `group` rows of them, one column after another.
-  SINTER_DEVICE TilePlace(int entry, int tile, int rank, int tiles_m, int begin, int end)
+  // `tiles_m` rows of tiles, perhaps a number that is known when compiling. They are numbered so
+  // that those which run at once lie in a patch: `group` rows of them, one column after another.
+  SINTER_DEVICE TilePlace(int entry, int tile, int rank, int tiles_m, int begin, int end,
+                          bool rows_known)
       : batch(entry), row_end(end) {
     using S = Shape<Config>;
     // Of few rows one group has all: a division less of those that take long.
@@ -182,9 +183,17 @@ struct TilePlace {
     const int in_group = Config::group * S::tiles_n,
               of_group = one_group ? 0 : quotient(tile, in_group);
     const int first = of_group * Config::group;
-    const int height = tiles_m - first < Config::group ? tiles_m - first : Config::group;
     tile -= of_group * in_group;
-    const int n = quotient(tile, height), m = first + tile - n * height;
+    const int height = tiles_m - first < Config::group ? tiles_m - first : Config::group;
+    int n;
+    if (rows_known) {  // constants: a group has so many, or, the last one, so many
+      const int rest = tiles_m % Config::group;
+      n = rest > 0 && first + Config::group > tiles_m ? quotient(tile, rest)
+                                                      : quotient(tile, Config::group);
+    } else {
+      n = quotient(tile, height);
+    }
+    const int m = first + tile - n * height;
     row = begin + (m * Config::cluster_m + (Config::cluster_m > 1 ? rank : 0)) * Config::tile_m;
     column = (n * Config::cluster_n + (Config::cluster_n > 1 ? rank : 0)) * S::columns;
   }
@@ -205,6 +214,7 @@ class TileWalk<Config, AllRows> {
   SINTER_DEVICE bool more() const { return tile < S::tiles; }
   SINTER_DEVICE void advance() { tile += static_cast<int>(gridDim.x) / S::cluster; }
   SINTER_DEVICE TilePlace<Config> place(int rank) const {
+    constexpr bool known = is_known(Config::group, S::tiles);
     if constexpr (PhasedWindow<Config>) {
       // Phases of one place run side by side, as their results are neighbours in memory; each block
       // has all of them in turn, as they take unlike times.
@@ -212,14 +222,15 @@ class TileWalk<Config, AllRows> {
       const int at = tile / phases,
                 turn =
                     static_cast<int>(static_cast<unsigned>(at * phases * S::cluster) / gridDim.x);
-      return {(tile - at * phases + turn) % phases,   at, rank, S::tiles_m, 0,
-              static_cast<int>(Problem<Config>::rows)};
+      return {(tile - at * phases + turn) % phases,    at,   rank, S::tiles_m, 0,
+              static_cast<int>(Problem<Config>::rows), known};
     }
     const int in_batch = S::tiles_m * S::tiles_n;
     const int batch = S::one_batch ? 0 : quotient(tile, in_batch);
     return {batch, tile - batch * in_batch,
             rank,  S::tiles_m,
-            0,     static_cast<int>(Problem<Config>::rows)};
+            0,     static_cast<int>(Problem<Config>::rows),
+            known};
   }
 };
 
@@ -266,7 +277,7 @@ class TileWalk {
     find();
   }
   SINTER_DEVICE TilePlace<Config> place(int rank) const {
-    return {batch_, tile - first_, rank, tiles_m(), begin_, end_};
+    return {batch_, tile - first_, rank, tiles_m(), begin_, end_, false};
   }
 };
 
