@@ -210,6 +210,12 @@ TEST_CASE("first layers, each kind of configuration", "[.][first_layers]") {
            {wgrad, 3, 3, 40, 18, 20, 7, 2, 1, 3, Epilogue::none, f16}});
 }
 
+// With SINTER_REARRANGE=last pixels without products are computed in a kernel of their own.
+TEST_CASE("pixels without products", "[.][first_layers]") {
+  const Convolution p{dgrad, 2, 72, 64, 10, 14, 1, 2, 1, 0, Epilogue::scale};
+  run_as_chosen({{"strided 1x1", 0, [p] { return graph_of(p, "strided 1x1"); }, {}}});
+}
+
 // Pixels reach the results whose windows they lie in, and no others.
 TEST_CASE("convolutions of infinite pixels, each kind of configuration", "[convolution]") {
   constexpr auto none = Epilogue::none, residual = Epilogue::scale_residual;

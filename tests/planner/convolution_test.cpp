@@ -99,12 +99,19 @@ TEST_CASE("taps of a third dim come one after another") {
   }
 }
 
-TEST_CASE("pixels without products of a strided 1 x 1 data gradient are kernels of their own") {
+TEST_CASE("pixels without products of a strided 1 x 1 data gradient are a kernel of their own") {
   const Dims x{256, 256, 56, 56}, y{256, 512, 28, 28};
   Images i;
   i.output(conv_dgrad(i.input("dy", y), i.input("w", {512, 256, 1, 1}), x, padded(0, 2)), "dx", x);
-  CHECK(engines(*i.g) == Engines{"wgmma", "pointwise", "pointwise"});
+  CHECK(engines(*i.g) == Engines{"wgmma", "pointwise"});
   CHECK(planned(*i.g).kernels[0].extent.back() == 512);
+  // Dim by dim, where the others of a pixel are many.
+  const Dims wide{64, 64, 60, 60};
+  Images third;
+  third.output(conv_dgrad(third.input("dy", {64, 256, 20, 20}), third.input("w", {256, 64, 1, 1}),
+                          wide, padded(0, 3)),
+               "dx", wide);
+  CHECK(engines(*third.g) == Engines{"wgmma", "pointwise", "pointwise"});
   // Or, where launches count, stored beside those that have products.
   const Dims small{16, 1024, 14, 14};
   Images s;

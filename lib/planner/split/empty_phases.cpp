@@ -76,26 +76,27 @@ KernelSpec product_of(const KernelSpec& given, const std::vector<Strided>& pixel
   return product;
 }
 
-// The same, which stores what comes of zeros for the others, too.
-std::vector<KernelSpec> zeros_beside(const KernelSpec& given, const std::vector<Strided>& pixels) {
+// Adds to a kernel over the pixels that have products what comes of zeros for the others beside
+// each; `results`: how many indices of the domain are counted. False where these are many.
+bool store_others(const KernelSpec& given, const std::vector<Strided>& pixels, int results,
+                  KernelSpec& to) {
   constexpr std::int64_t kMostStored = 4;
   std::int64_t phases = 1;
   for (const Strided& p : pixels) phases *= p.stride;
   const auto& statements = given.body.statements;
   if (phases > kMostStored || std::count_if(statements.begin(), statements.end(), is_store) != 1)
-    return {};
-  const int rank = given.extent.size();
-  KernelSpec product = product_of(given, pixels);
+    return false;
   const int image = given.contraction().a().body.statements.front().port;
   Statement zero =
       statement(StatementKind::load, DataType::f32, statements.front().label + "_of_others");
-  zero.port = static_cast<int>(product.ports.size());
-  product.ports.push_back(outside(given.ports[static_cast<std::size_t>(image)], rank));
-  product.body.statements.push_back(zero);
-  const int of_zeros = static_cast<int>(product.body.statements.size()) - 1;
+  zero.port = static_cast<int>(to.ports.size());
+  to.ports.push_back(outside(given.ports[static_cast<std::size_t>(image)], results));
+  to.body.statements.push_back(zero);
+  const int of_zeros = static_cast<int>(to.body.statements.size()) - 1;
   for (std::int64_t phase = 0; phase < phases; ++phase) {
     KernelSpec others = given;
     std::vector<Affine> of = unchanged(given.extent);
+    for (int i = results; i < given.extent.size(); ++i) of[static_cast<std::size_t>(i)] = affine({});
     std::int64_t rest = phase;
     bool empty = false;
     for (const Strided& p : pixels) {
@@ -104,15 +105,15 @@ std::vector<KernelSpec> zeros_beside(const KernelSpec& given, const std::vector<
       rest /= p.stride;
     }
     if (!empty) continue;
-    for (auto& port : others.ports) port.access = mapped(port.access, given.extent, of, rank);
-    BodyCopy copy(others, product, rank);
+    for (auto& port : others.ports) port.access = mapped(port.access, given.extent, of, results);
+    BodyCopy copy(others, to, results);
     copy.set(0, of_zeros);
     for (std::size_t i = 0; i < statements.size(); ++i)
       if (is_store(statements[i])) copy.copy(static_cast<int>(i));
   }
-  drop_unused(product);
-  simplify_domain(product);
-  return {std::move(product)};
+  drop_unused(to);
+  simplify_domain(to);
+  return true;
 }
 
 }  // namespace
@@ -120,13 +121,26 @@ std::vector<KernelSpec> zeros_beside(const KernelSpec& given, const std::vector<
 std::vector<KernelSpec> empty_phases(const KernelSpec& given, int way) {
   const std::vector<Strided> pixels = strided_pixels(given);
   if (pixels.empty()) return {};
-  if (way == 1) return zeros_beside(given, pixels);
   const int results = given.contraction().first_k(), rank = given.extent.size();
   KernelSpec product = product_of(given, pixels);
+  if (way == 0) {
+    if (!store_others(given, pixels, rank, product)) return {};
+    return {std::move(product)};
+  }
   std::vector<KernelSpec> kernels;
   drop_unused(product);
   simplify_domain(product);
   kernels.push_back(std::move(product));
+  KernelSpec others = given;
+  others.family = PointwiseSpec{};
+  others.extent = part_of(given.extent, 0, results);
+  for (const Strided& p : pixels) others.extent[p.index] /= p.stride;
+  others.ports.clear();
+  others.body.statements.clear();
+  if (store_others(given, pixels, results, others)) {
+    kernels.push_back(std::move(others));
+    return kernels;
+  }
 
   // Of each dim the other pixels, where those of the dims before have products. A new last index
   // counts them between two that have.
