@@ -165,16 +165,19 @@ struct GroupWalk {
   // The group completes what a row of results sees.
   SINTER_DEVICE bool completes() const { return group - first >= R::groups - 1; }
   SINTER_DEVICE int row() const { return group - (R::groups - 1); }
+  // The warp's 16 columns among those of all images, and the image that they are of.
+  SINTER_DEVICE int unit(int warp) const { return column * 4 + warp; }
+  SINTER_DEVICE int image(int warp) const { return quotient(unit(warp), beside()); }
   // The warp's first result of a row, of row 0; none: the coordinate x is past the end.
   SINTER_DEVICE typename P::Coord place(int warp) const {
-    const int unit = column * 4 + warp, image = quotient(unit, beside());
+    const int image = this->image(warp);
     typename P::Coord c{};
     if (image >= S::images()) {
       c.at[S::x] = S::width();
       return c;
     }
     P::set_m(c, static_cast<typename P::Index>(image) * S::height() * S::width());
-    c.at[S::x] = (unit - image * beside()) * R::pixels;
+    c.at[S::x] = (unit(warp) - image * beside()) * R::pixels;
     return c;
   }
 };
@@ -329,12 +332,7 @@ SINTER_DEVICE void run_image_rows(const Args& args) {
   for (GroupWalk<Config> walk; walk.more(); walk.advance()) {
     if (walk.enters()) {
       place = walk.place(warp);
-      row_of_image = 0;
-#pragma unroll
-      for (int i = 0; i < Config::m - 2; ++i)
-        row_of_image = row_of_image * static_cast<int>(Config::Extent::at(P::first_m + i)) +
-                       static_cast<int>(place.at[P::first_m + i]);
-      row_of_image *= S::height();
+      row_of_image = walk.image(warp) * S::height();
     }
     wait_for_groups_but<Config::stages - 2>();
     __syncwarp();  // and all have read the stage before
