@@ -112,15 +112,15 @@ struct SumsOfTile {
   }
 };
 
-// Whether the first tile of keys, which has no weights of a tile before it, goes through the same
-// text as the others, with a branch around their products: bodies take the compiler as long again.
-// Plain scores do not: the branch costs them time, and in some shapes the compiler waits after each
-// product. (On an H200, us, two texts and one: b4 h32 s4096 causal d64 611 and 646, d128 936 and
-// 942; b32 h16 s512 d64 86.5 and 89.7; b4 h16 s2048 d128 causal with dropout 318 and 325, b2 h16
-// s4096 d128 softcap 889 and 880.)
-// Values of f8 spill registers with it.
+// Whether the loop over tiles of keys begins between products, so that there is one text of what
+// becomes of scores: it takes the compiler as long as all products, with bodies longer. Plain
+// scores of several consumers do not: it costs them time. (On an H200, us, two texts and one: b4
+// h32 s4096 d128 1,710 and 1,726, causal 959 and 963, d64 causal 619 and 645, b32 h16 s512 d64 89.1
+// and 90.7; b2 h16 s2048 d256 causal 121.6 and 121.5; 16 x 64 heads of 8, one query, 4096 keys 63.0
+// and 62.9.) Values of f8 spill registers with it.
 template <class S, class Score, class Weight>
-inline constexpr bool one_text = !S::transposes_values && !(Score::plain && Weight::plain);
+inline constexpr bool one_text = !S::transposes_values && (!(Score::plain && Weight::plain) ||
+                                                           S::columns > 128 || S::consumers == 1);
 
 // A warpgroup's 64 rows of a tile.
 template <class Config, class S, class Q, class K, class V, class Bounds, class Score, class Weight,
@@ -192,27 +192,17 @@ class Consumer {
       if (softmax.outgrown) out.each([&](int i, float& x) { x *= softmax.worth[i / 2 % 2]; });
     };
     int n = end - 1 - number_;
-    // Tile n's weights, while those of the tile before it, where there is one, are multiplied.
-    const auto take = [&](auto later) {
-      constexpr bool first = is_same<decltype(later), Int<0>>;
-      pipe_k_.wait(state_k_);
-      if (later) turns_.wait();
-      wgmma::fence(s);
-      issue_scores(s);
-      if (later) {
-        // Beside the scores' products.
-        if constexpr (SumsOfTile<S>::apart) apart.add_to(out), scale_sums();
-        pipe_v_.wait(state_v_);
-        clear_past_end(band, n + step);
-        wgmma::fence(of_tile, weights);
-        issue_outputs(of_tile, weights);
-        turns_.pass();
-      } else if constexpr (!first) {
-        wgmma::commit();  // a group of none in their place
-      }
-      wgmma::wait<first ? 0 : 1>(s);
+    const auto take_scores = [&] {
       release_k();
       if (n - step < begin) release_q();
+    };
+    pipe_k_.wait(state_k_);
+    wgmma::fence(s);
+    issue_scores(s);
+    wgmma::wait<0>(s);
+    take_scores();
+    // Weights of the scores; `later`: those of the tile before are being multiplied.
+    const auto weigh = [&](auto later) {
       weights_of.weigh(s, softmax, n);
       // Within the branch, the compiler would wait after each product.
       wgmma::wait<0>(of_tile, weights);
@@ -223,14 +213,33 @@ class Consumer {
       weights = to_operand<typename S::WeightNumber>(s);
       n -= step;
     };
-    if constexpr (one_text<S, Score, Weight>) {
+    // They are multiplied, beside the scores of the next tile.
+    const auto multiply_both = [&] {
+      pipe_k_.wait(state_k_);
+      turns_.wait();
+      wgmma::fence(s);
+      issue_scores(s);
+      if constexpr (SumsOfTile<S>::apart) apart.add_to(out), scale_sums();
+      pipe_v_.wait(state_v_);
+      clear_past_end(band, n + step);
+      wgmma::fence(of_tile, weights);
+      issue_outputs(of_tile, weights);
+      turns_.pass();
+      wgmma::wait<1>(s);
+      take_scores();
+    };
+    if constexpr (!one_text<S, Score, Weight>) {
+      weigh(Int<0>{});
+#pragma unroll 1
+      while (n >= begin) multiply_both(), weigh(Int<1>{});
+    } else {
       bool later = false;
 #pragma unroll 1
-      while (n >= begin) take(later), later = true;
-    } else {
-      take(Int<0>{});
-#pragma unroll 1
-      while (n >= begin) take(Int<1>{});
+      for (;; later = true) {
+        weigh(later);
+        if (n < begin) break;
+        multiply_both();
+      }
     }
     if constexpr (SumsOfTile<S>::apart) apart.add_to(out), scale_sums();
     pipe_v_.wait(state_v_);
