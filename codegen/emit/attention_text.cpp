@@ -208,11 +208,14 @@ void print_attention_products(TextWriter& out, const AttentionConfig& e,
   const auto add = [&](std::int64_t columns) {
     if (!std::count(shapes.begin(), shapes.end(), columns)) shapes.push_back(columns);
   };
+  const std::int64_t whole = (width + 15) / 16 * 16;
+  const bool held = !e.wide && info(e.v.map.type).bytes != 1;  // OutputSums
   if (e.wide)
     for (const int columns : own_columns(width)) add(columns);
-  else
-    add((width + 15) / 16 * 16);
+  else if (!held)
+    add(whole);
   for (const std::int64_t columns : shapes) out.line("SINTER_WGMMA({}, f32)", columns);
+  if (held) out.line("SINTER_WGMMA_HELD({})", whole);
 }
 
 void print_scores_config(TextWriter& out, const AttentionConfig& e, const KernelNames& names) {

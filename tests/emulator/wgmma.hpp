@@ -1,5 +1,5 @@
-// wgmma.mma_async: the functions of sinter/device/core/wgmma_instruction.cuh and wgmma_named.cuh.
-// Included by device.hpp.
+// wgmma.mma_async: the functions of sinter/device/core/wgmma_instruction.cuh, wgmma_named.cuh and
+// wgmma_held.cuh. Included by device.hpp.
 #pragma once
 #define SINTER_OWN_WGMMA
 
@@ -79,7 +79,7 @@ struct HostInstruction {
 };
 
 // Registers that kernels name themselves. They start with any bits.
-inline constexpr int kMostThreads = 512;  // of a CTA that multiplies
+inline constexpr int kMostThreads = 640;  // of a CTA that multiplies
 template <int set, class Sum, int count>
 Sum (&named_registers())[count] {
   thread_local Sum sums[kMostThreads][count];
@@ -140,6 +140,24 @@ struct HostNamedInstruction {
       std::memcpy(shared_pointer(to + 4 * at[i]), four, 8);
       std::memcpy(shared_pointer(to + 4 * at[i] + below), four + 2, 8);
     }
+  }
+};
+
+// The same with the left operand in registers.
+template <int columns>
+struct HostHeldInstruction : HostNamedInstruction<columns, float> {
+  using Named = HostNamedInstruction<columns, float>;
+  template <int set>
+  static void scale(float f0, float f1) {
+    for (int i = 0; i < columns / 2; ++i) Named::template sums<set>()[i] *= i / 2 % 2 ? f1 : f0;
+  }
+  template <class Text, int set>
+  static void run(const unsigned (&a)[4], unsigned long long b) {
+    HostInstruction<columns, float>::template run<Text>(Named::template sums<set>(), a, b, true);
+  }
+  template <class Text, int set, int step_b>
+  static void run_four(const unsigned (*a)[4], unsigned long long b) {
+    for (int i = 0; i < 4; ++i) run<Text, set>(a[i], b + i * step_b);
   }
 };
 

@@ -21,7 +21,8 @@
 //
 // A generated file defines
 //
-//   SINTER_WGMMA(tile_k, f32) and SINTER_WGMMA(e up to 16, f32), once if they are the same
+//   SINTER_WGMMA(tile_k, f32) and SINTER_WGMMA_HELD(e up to 16); of values of f8 SINTER_WGMMA(e up
+//                     to 16, f32), once if they are the same
 //   struct Config     of the second product, as contraction_wgmma.cuh's: Index, Extent (batch, m of
 //                     two indices, e, n), Accumulator, Sum, threads, unroll, width,
 //                     batch, m, n, k, products = 1, n_fastest; tile_k; stages; heads_together;
@@ -49,6 +50,7 @@
 // Weight, Rows, Body>(args). The launch has Config::threads threads, ForwardShape::shared_bytes
 // bytes of shared memory, and any number of CTAs.
 #pragma once
+#include "sinter/device/engine/held_accumulator.cuh"
 #include "sinter/device/engine/shared_memory.cuh"
 #include "sinter/device/family/attention_forward_producer.cuh"
 #include "sinter/device/family/attention_forward_store.cuh"
@@ -89,27 +91,40 @@ struct Turns {
   }
 };
 
-// Tensor cores sum products of 8 bits with some 14 bits: those of one tile of keys, to which the
-// others are added as f32. Else all are summed where the result is.
-template <class S>
-struct SumsOfTile {
-  static constexpr bool apart = S::transposes_values;
-  using Sums = typename S::Outputs::Sums;
-  struct Nothing {};
-  Choice<apart, Sums, Nothing> sums;
+// Sums of weights times values. Tensor cores sum products of 8 bits with some 14 bits: those of one
+// tile of keys, to which the others are added as f32.
+template <class S, bool apart>
+struct OutputSums {
+  typename S::Outputs::Sums all, of_tile;
 
-  SINTER_DEVICE Sums& in_place_of(Sums& all) {
-    if constexpr (apart)
-      return sums;
-    else
-      return all;
+  static SINTER_DEVICE void declare() {}
+  SINTER_DEVICE void clear() { all.clear(), of_tile.clear(); }
+  SINTER_DEVICE void add_tile() { all.add(of_tile); }
+  SINTER_DEVICE void scale(const float (&rows)[2]) {
+    all.each([&](int i, float& x) { x *= rows[i / 2 % 2]; });
   }
-  SINTER_DEVICE void start() {
-    if constexpr (apart) sums.clear();
+  template <class Weights>
+  SINTER_DEVICE void multiply(const Weights& weights, unsigned long long values) {
+    S::Outputs::template multiply<0, Weights::steps>(of_tile, weights, values, false);
   }
-  SINTER_DEVICE void add_to(Sums& all) const {
-    if constexpr (apart) all.add(sums);
+  SINTER_DEVICE typename S::Outputs::Sums& multiplied() { return of_tile; }
+  SINTER_DEVICE void get(typename S::Outputs::Sums& sums) const { sums = all; }
+};
+// Else all are summed where the result is.
+template <class S>
+struct OutputSums<S, false> {
+  HeldAccumulator<S::columns, 0> all;
+
+  static SINTER_DEVICE void declare() { HeldAccumulator<S::columns, 0>::declare(); }
+  SINTER_DEVICE void clear() { all.clear(); }
+  SINTER_DEVICE void add_tile() {}
+  SINTER_DEVICE void scale(const float (&rows)[2]) { all.scale(rows); }
+  template <class Weights>
+  SINTER_DEVICE void multiply(const Weights& weights, unsigned long long values) {
+    all.template add_product<typename S::Outputs, typename S::TileV>(weights, values);
   }
+  SINTER_DEVICE HeldAccumulator<S::columns, 0>& multiplied() { return all; }
+  SINTER_DEVICE void get(typename S::Outputs::Sums& sums) const { all.get(sums); }
 };
 
 // Whether the loop over tiles of keys begins between products, so that there is one text of what
@@ -129,6 +144,8 @@ class Consumer {
   using Scores = typename S::Scores;
   using Outputs = typename S::Outputs;
   using Weights = OperandFragment<typename S::WeightNumber, S::tile_k>;
+  static constexpr bool sums_apart = S::transposes_values;
+  using SumsOfOutputs = OutputSums<S, sums_apart>;
   using Coord = typename S::F::Coord;
   const Args& args_;
   const typename S::PipeQ pipe_q_;
@@ -185,11 +202,10 @@ class Consumer {
     if (nothing) return;
     typename Scores::Sums s;
     Weights weights{};
-    SumsOfTile<S> apart;
-    auto& of_tile = apart.in_place_of(out);
-    apart.start();
+    SumsOfOutputs sums;
+    sums.clear();
     const auto scale_sums = [&] {
-      if (softmax.outgrown) out.each([&](int i, float& x) { x *= softmax.worth[i / 2 % 2]; });
+      if (softmax.outgrown) sums.scale(softmax.worth);
     };
     int n = end - 1 - number_;
     const auto take_scores = [&] {
@@ -205,10 +221,10 @@ class Consumer {
     const auto weigh = [&](auto later) {
       weights_of.weigh(s, softmax, n);
       // Within the branch, the compiler would wait after each product.
-      wgmma::wait<0>(of_tile, weights);
+      wgmma::wait<0>(sums.multiplied(), weights);
       if (later) {
         release_v();
-        if constexpr (!SumsOfTile<S>::apart) scale_sums();
+        if constexpr (!sums_apart) scale_sums();
       }
       weights = to_operand<typename S::WeightNumber>(s);
       n -= step;
@@ -219,11 +235,10 @@ class Consumer {
       turns_.wait();
       wgmma::fence(s);
       issue_scores(s);
-      if constexpr (SumsOfTile<S>::apart) apart.add_to(out), scale_sums();
+      if constexpr (sums_apart) sums.add_tile(), scale_sums();
       pipe_v_.wait(state_v_);
       clear_past_end(band, n + step);
-      wgmma::fence(of_tile, weights);
-      issue_outputs(of_tile, weights);
+      issue_outputs(sums, weights);
       turns_.pass();
       wgmma::wait<1>(s);
       take_scores();
@@ -241,14 +256,14 @@ class Consumer {
         multiply_both();
       }
     }
-    if constexpr (SumsOfTile<S>::apart) apart.add_to(out), scale_sums();
+    if constexpr (sums_apart) sums.add_tile(), scale_sums();
     pipe_v_.wait(state_v_);
     clear_past_end(band, n + step);
-    wgmma::fence(of_tile, weights);
-    issue_outputs(of_tile, weights);
-    wgmma::wait<0>(of_tile, weights);
+    issue_outputs(sums, weights);
+    wgmma::wait<0>(sums.multiplied(), weights);
     release_v();
-    apart.add_to(out);
+    sums.add_tile();
+    sums.get(out);
     if (sees_less) pass_over(begin - tiles.begin, false);
   }
 
@@ -306,9 +321,9 @@ class Consumer {
     Scores::template multiply<S::steps>(s, q_, k_ + state_k_.stage * (S::TileK::bytes / 16), false);
     wgmma::commit();
   }
-  SINTER_DEVICE void issue_outputs(typename Outputs::Sums& out, const Weights& weights) const {
-    Outputs::template multiply<0, Weights::steps>(
-        out, weights, v_ + state_v_.stage * (S::TileV::bytes / 16), !SumsOfTile<S>::apart);
+  SINTER_DEVICE void issue_outputs(SumsOfOutputs& sums, Weights& weights) const {
+    wgmma::fence(sums.multiplied(), weights);
+    sums.multiply(weights, v_ + state_v_.stage * (S::TileV::bytes / 16));
     wgmma::commit();
   }
   SINTER_DEVICE void release_q() {
@@ -342,6 +357,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
                 (warpgroups + 1) * of_thread);
   const SharedMemory memory;
   const unsigned shared = memory.address;
+  OutputSums<S, S::transposes_values>::declare();
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   if (threadIdx.x == 0) {
     Q::prefetch(args), K::prefetch(args), V::prefetch(args);

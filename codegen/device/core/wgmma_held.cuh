@@ -1,0 +1,94 @@
+// wgmma.mma_async with the results in registers of PTX that C++ does not see, as wgmma_named.cuh
+// has them and for its reason, and the left operand in registers: sums of attention, which are
+// scaled by rows and read once.
+//
+//   SINTER_WGMMA_HELD(128)    outside of all namespaces: 128 columns, sums of f32
+//
+// gives sinter::wgmma::HeldInstruction<128>.
+#pragma once
+#include "sinter/device/core/wgmma_named.cuh"
+
+namespace sinter::wgmma {
+
+template <int columns>
+struct HeldInstruction;
+
+}  // namespace sinter::wgmma
+
+#ifdef SINTER_OWN_WGMMA
+#define SINTER_WGMMA_HELD(columns) \
+  template <>                      \
+  struct sinter::wgmma::HeldInstruction<columns> : sinter::wgmma::HostHeldInstruction<columns> {};
+#else
+
+namespace sinter::wgmma {
+
+// Of `fours` times four registers of a set, from the `first` on, a multiple of 4, the first two of
+// each four times f0, the others times f1; two fours a statement.
+template <int set, int first, int fours>
+SINTER_DEVICE void scale_named(float f0, float f1) {
+#define SINTER_SCALED(t, i, factor) "mul.f32 s%0_" t "_" i ", s%0_" t "_" i ", " factor "; "
+#define SINTER_FOUR_SCALED(t0, i0, t1, i1, t2, i2, t3, i3) \
+  SINTER_SCALED(t0, i0, "%1")                              \
+  SINTER_SCALED(t1, i1, "%1") SINTER_SCALED(t2, i2, "%2") SINTER_SCALED(t3, i3, "%2")
+#define SINTER_OF_FOUR(i)                                                                          \
+  "n"((first + 4 * i) / 10), "n"((first + 4 * i) % 10), "n"((first + 4 * i + 1) / 10),             \
+      "n"((first + 4 * i + 1) % 10), "n"((first + 4 * i + 2) / 10), "n"((first + 4 * i + 2) % 10), \
+      "n"((first + 4 * i + 3) / 10), "n"((first + 4 * i + 3) % 10)
+  static_assert(fours % 2 == 0);
+  asm volatile(
+      SINTER_FOUR_SCALED("%3", "%4", "%5", "%6", "%7", "%8", "%9", "%10")
+          SINTER_FOUR_SCALED("%11", "%12", "%13", "%14", "%15", "%16", "%17", "%18")::"n"(set),
+      "f"(f0), "f"(f1), SINTER_OF_FOUR(0), SINTER_OF_FOUR(1));
+#undef SINTER_OF_FOUR
+#undef SINTER_FOUR_SCALED
+#undef SINTER_SCALED
+  if constexpr (fours > 2) scale_named<set, first + 8, fours - 2>(f0, f1);
+}
+
+}  // namespace sinter::wgmma
+
+#define SINTER_WGMMA_HELD(columns)                                     \
+  SINTER_CALL(SINTER_WGMMA_HELD_OF, columns,                           \
+              SINTER_EACH_##columns(SINTER_NAMED_FIRST, SINTER_NAMED), \
+              SINTER_EACH_##columns(SINTER_CLEAR_f32, SINTER_CLEAR_f32))
+#define SINTER_WGMMA_HELD_OF(columns, list, clear_all)                                          \
+  template <>                                                                                   \
+  struct sinter::wgmma::HeldInstruction<columns> : sinter::wgmma::NamedRegisters {              \
+    /* To be called once a kernel: a register is declared once in a function. */                \
+    template <int set>                                                                          \
+    static SINTER_DEVICE void declare() {                                                       \
+      asm volatile(".reg .f32 " list ";" ::"n"(set));                                           \
+    }                                                                                           \
+    template <int set>                                                                          \
+    static SINTER_DEVICE void clear() {                                                         \
+      asm volatile(clear_all ::"n"(set));                                                       \
+    }                                                                                           \
+    template <int set>                                                                          \
+    static SINTER_DEVICE void scale(float f0, float f1) {                                       \
+      sinter::wgmma::scale_named<set, 0, columns / 8>(f0, f1);                                  \
+    }                                                                                           \
+    /* Adds what 32 bytes of k give. */                                                         \
+    template <class Text, int set>                                                              \
+    static SINTER_DEVICE void run(const unsigned (&a)[4], unsigned long long b) {               \
+      asm volatile("{.reg .pred more; setp.eq.b32 more, 0, 0; " SINTER_ONE_WGMMA(               \
+                       columns, f32, list, SINTER_HELD("%1", "%2", "%3", "%4"), "%5", "more",   \
+                       "%6", "%7", "%8", "%9") "}" ::"n"(set),                                  \
+                   "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), SINTER_WGMMA_STRINGS);   \
+    }                                                                                           \
+    /* The same for 128 bytes; `b` lies `step_b` further each time. */                          \
+    template <class Text, int set, int step_b>                                                  \
+    static SINTER_DEVICE void run_four(const unsigned (*a)[4], unsigned long long b) {          \
+      asm volatile(SINTER_FOUR_HELD(columns, f32, list, SINTER_HELD("%1", "%2", "%3", "%4"),    \
+                                    SINTER_HELD("%5", "%6", "%7", "%8"),                        \
+                                    SINTER_HELD("%9", "%10", "%11", "%12"),                     \
+                                    SINTER_HELD("%13", "%14", "%15", "%16"), "%17", "1", "%18", \
+                                    "%19", "%20", "%21", "%22")::"n"(set),                      \
+                   "r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]), "r"(a[1][0]),        \
+                   "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]), "r"(a[2][0]), "r"(a[2][1]),        \
+                   "r"(a[2][2]), "r"(a[2][3]), "r"(a[3][0]), "r"(a[3][1]), "r"(a[3][2]),        \
+                   "r"(a[3][3]), "l"(b), "n"(step_b), SINTER_WGMMA_STRINGS);                    \
+    }                                                                                           \
+  };
+
+#endif

@@ -1,0 +1,47 @@
+// The sums of a product whose left operand is in registers, which C++ sees when all are summed
+// (core/wgmma_held.cuh). `set`: which of the kernel's sets of registers.
+#pragma once
+#include "sinter/device/core/wgmma_held.cuh"
+#include "sinter/device/engine/wgmma.cuh"
+
+namespace sinter {
+
+template <int columns_, int set>
+struct HeldAccumulator {
+  using Instruction = wgmma::HeldInstruction<columns_>;
+  static constexpr int columns = columns_, count = columns / 2;
+  static_assert(columns % 16 == 0);
+
+  // Once a kernel, at its start.
+  static SINTER_DEVICE void declare() { Instruction::template declare<set>(); }
+  SINTER_DEVICE void clear() const { Instruction::template clear<set>(); }
+  // Of the thread's two rows.
+  SINTER_DEVICE void scale(const float (&rows)[2]) const {
+    Instruction::template scale<set>(rows[0], rows[1]);
+  }
+  SINTER_DEVICE void get(Accumulator<float, columns>& sums) const {
+    Instruction::template get<set, 0, count / 4>(sums.at);
+  }
+  // Adds `a` times B's tile: `Product` is the Mma of both.
+  template <class Product, class TileB, class A, int depth>
+  SINTER_DEVICE void add_product(const OperandFragment<A, depth>& a, unsigned long long b) const {
+    using Text = typename Product::Text;
+    constexpr int steps = OperandFragment<A, depth>::steps;
+    constexpr bool even = TileB::major == Major::mn || TileB::swizzle == 128;
+    constexpr int fours = even ? steps / 4 : 0;
+    for_each_number<fours>([&]<int i>() {
+      Instruction::template run_four<Text, set, TileB::step(1)>(a.at + 4 * i,
+                                                                b + TileB::step(4 * i));
+    });
+    for_each_number<steps - 4 * fours>([&]<int i>() {
+      constexpr int step = 4 * fours + i;
+      Instruction::template run<Text, set>(a.at[step], b + TileB::step(step));
+    });
+  }
+};
+
+// For wgmma::fence and wait, which find it by its argument: nothing else has the registers.
+template <int columns, int set>
+SINTER_DEVICE void pin(const HeldAccumulator<columns, set>&) {}
+
+}  // namespace sinter
