@@ -270,6 +270,11 @@ TEST_CASE("attention passes over tiles of keys: the emulator finds what is left 
        "      pipe_k_.wait(state_k_);\n      release_k();\n      pipe_v_.wait(state_v_);\n"
        "      release_v();\n",
        ""},
+      // And of the loop itself: what waits for products, and for the other consumer's turn.
+      {kForward, "      wgmma::wait<1>(s);\n", ""},
+      {kForward, "      wgmma::wait<0>(sums.multiplied(), weights);\n", ""},
+      {kForward, "        release_v();\n        if constexpr (!sums_apart) scale_sums();\n",
+       "        release_v();\n"},
   };
   for (const Edit& e : edits) {
     INFO("without " << e.text);
