@@ -27,20 +27,14 @@ namespace sinter::wgmma {
 // each four times f0, the others times f1; two fours a statement.
 template <int set, int first, int fours>
 SINTER_DEVICE void scale_named(float f0, float f1) {
-#define SINTER_SCALED(t, i, factor) "mul.f32 s%0_" t "_" i ", s%0_" t "_" i ", " factor "; "
-#define SINTER_FOUR_SCALED(t0, i0, t1, i1, t2, i2, t3, i3) \
-  SINTER_SCALED(t0, i0, "%1")                              \
-  SINTER_SCALED(t1, i1, "%1") SINTER_SCALED(t2, i2, "%2") SINTER_SCALED(t3, i3, "%2")
-#define SINTER_OF_FOUR(i)                                                                          \
-  "n"((first + 4 * i) / 10), "n"((first + 4 * i) % 10), "n"((first + 4 * i + 1) / 10),             \
-      "n"((first + 4 * i + 1) % 10), "n"((first + 4 * i + 2) / 10), "n"((first + 4 * i + 2) % 10), \
-      "n"((first + 4 * i + 3) / 10), "n"((first + 4 * i + 3) % 10)
-  static_assert(fours % 2 == 0);
-  asm volatile(
-      SINTER_FOUR_SCALED("%3", "%4", "%5", "%6", "%7", "%8", "%9", "%10")
-          SINTER_FOUR_SCALED("%11", "%12", "%13", "%14", "%15", "%16", "%17", "%18")::"n"(set),
-      "f"(f0), "f"(f1), SINTER_OF_FOUR(0), SINTER_OF_FOUR(1));
-#undef SINTER_OF_FOUR
+#define SINTER_SCALED(j, factor, four) \
+  "mul.f32 s%0_" four "_" j ", s%0_" four "_" j ", " factor "; "
+#define SINTER_FOUR_SCALED(four) \
+  SINTER_SCALED("0", "%1", four) \
+  SINTER_SCALED("1", "%1", four) SINTER_SCALED("2", "%2", four) SINTER_SCALED("3", "%2", four)
+  static_assert(fours % 2 == 0 && first % 4 == 0);
+  asm volatile(SINTER_FOUR_SCALED("%3") SINTER_FOUR_SCALED("%4")::"n"(set), "f"(f0), "f"(f1),
+               "n"(first / 4), "n"(first / 4 + 1));
 #undef SINTER_FOUR_SCALED
 #undef SINTER_SCALED
   if constexpr (fours > 2) scale_named<set, first + 8, fours - 2>(f0, f1);

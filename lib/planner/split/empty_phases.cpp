@@ -96,7 +96,8 @@ bool store_others(const KernelSpec& given, const std::vector<Strided>& pixels, i
   for (std::int64_t phase = 0; phase < phases; ++phase) {
     KernelSpec others = given;
     std::vector<Affine> of = unchanged(given.extent);
-    for (int i = results; i < given.extent.size(); ++i) of[static_cast<std::size_t>(i)] = affine({});
+    for (int i = results; i < given.extent.size(); ++i)
+      of[static_cast<std::size_t>(i)] = affine({});
     std::int64_t rest = phase;
     bool empty = false;
     for (const Strided& p : pixels) {
