@@ -85,16 +85,16 @@ SINTER_DEVICE void get_part(int which, PartSums& sums) {
 }
 
 // Few parts are written out: the next part's sums are on their way while a part leaves (2048 x 2048
-// x 2048 3 % less than in a loop). Not where the epilogue reads: four parts with scale, bias and
-// residual take 770 ms to compile, a loop 510, and as long to run; nor where another consumer
-// multiplies meanwhile (the data gradient of 256 x 56 x 56 by 512 filters of 1 x 1, stride 2, on an
-// H200: 167.6 us written out, 167.9 in a loop, which takes a fifth less to compile). They are
-// written out as a loop that the compiler unrolls once it has simplified its body: copies of the
-// body from the start take it a tenth longer.
-template <class Config, class Body, int sources, class Store>
+// x 2048 3 % less than in a loop; 256 x 56 x 56 by 512 filters of 1 x 1, stride 2, on an H200 109.3
+// us and 111.1). Not where the epilogue reads: four parts with scale, bias and residual take 770 ms
+// to compile, a loop 510, and as long to run. They are written out as a loop that the compiler
+// unrolls once it has simplified its body: copies of the body from the start take it a tenth
+// longer.
+template <class Body, int sources>
+constexpr int kWrittenOut = Body::reads_columns || sources > 0 ? 2 : 4;
+template <class Config, int written_out, class Store>
 SINTER_DEVICE void for_each_part(const Store& store) {
-  constexpr bool reads = Body::reads_columns || sources > 0;
-  constexpr int parts = Shape<Config>::parts, written_out = Config::alternate ? 1 : reads ? 2 : 4;
+  constexpr int parts = Shape<Config>::parts;
   if constexpr (parts <= written_out) {
 #pragma unroll
     for (int number = 0; number < parts; ++number) store(number);
@@ -257,7 +257,7 @@ SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, i
   retake_tile<Config, Body, false>(args, tile, batch, first_row);
   PartColumns<Config, Body> columns;
   columns.fetch(args, batch, tile.column);
-  for_each_part<Config, Body, 0>([&](auto number) {
+  for_each_part<Config, kWrittenOut<Body, 0>>([&](auto number) {
     const int block = number / S::across, part = number % S::across,
               row = tile.row + first_row + block * 64 + warp * 16, column = tile.column + part * 64;
     const unsigned to = hopper::address(&slab) + (number + turn) % 2 * StoreTile::bytes;
@@ -353,7 +353,10 @@ SINTER_DEVICE void store_rows(const Args& args, const TilePlace<Config>& tile, i
       if (part * 64 < columns) source[s].load(exists, part * 64);
     });
   };
-  for_each_part<Config, Body, sources>([&](auto number) {
+  // A loop, too, where another consumer multiplies meanwhile: the data gradient of those filters
+  // takes 167.6 us written out and 167.9 in a loop, which compiles in three quarters of the time.
+  constexpr int written_out = Config::alternate ? 1 : kWrittenOut<Body, sources>;
+  for_each_part<Config, written_out>([&](auto number) {
     const int block = number / S::across, part = number % S::across,
               row = tile.row + first_row + block * 64 + warp * 16;
     if (part == 0) {

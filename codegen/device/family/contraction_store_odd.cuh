@@ -122,7 +122,7 @@ SINTER_DEVICE void store_odd_rows(const Args& args, const TilePlace<Config>& til
   retake_tile<Config, Body, false>(args, tile, batch, first_row);
   PartColumns<Config, Body> read_columns;
   read_columns.fetch(args, batch, tile.column);
-  for_each_part<Config, Body, 0>([&](auto number) {
+  for_each_part<Config, kWrittenOut<Body, 0>>([&](auto number) {
     const int block = number / S::across, part = number % S::across,
               row = tile.row + first_row + block * 64 + warp * 16, column = tile.column + part * 64;
     unsigned char* const staged =
