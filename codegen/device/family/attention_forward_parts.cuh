@@ -37,9 +37,9 @@ SINTER_DEVICE void write_part(float* to, Sums& out, const RowSoftmax& softmax,
 template <int columns, int known, class Read, class Scale>
 SINTER_DEVICE QuadOfPart add_up_quad(int count, int row, int column, Scale scale,
                                      const Read& read) {
-  // Parts whose loads are in flight. (On an H200, 16 of them: b4 h32 of 8, 8192 keys with lengths
-  // 37.6 us, so 37.2; it took the compiler 8 % longer.)
-  constexpr int most = 8;
+  // Parts whose loads are in flight. (On an H200, 16 of any number and 8: b4 h32 of 8, 8192 keys
+  // with lengths 37.6 and 37.2 us; 16 took the compiler 8 % longer.)
+  constexpr int most = known > 0 && columns <= 128 ? 16 : 8;
   constexpr int at_once = known > 0 && known < most ? known : most;
   QuadOfPart all{{0, 0, 0, 0}, minus_infinity(), 0};
 #pragma unroll 1
