@@ -174,7 +174,7 @@ SINTER_DEVICE void finish_slabs(const Args& args, contraction::EpilogueTile& sla
   using contraction::EpilogueTile;
   constexpr int across = S::up(Sums::columns, EpilogueTile::columns) / EpilogueTile::columns;
   const EpilogueTile::Fragment fragment;
-  contraction::EpiloguePlace<Config> place;
+  contraction::EpilogueCoord<Config> place;
   place.batch = at;
   place.row = row, place.row_end = row_end, place.column_end = S::P::columns;
 #pragma unroll 1

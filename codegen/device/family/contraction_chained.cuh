@@ -215,7 +215,7 @@ SINTER_DEVICE void run(const Args& args) {
       auto a = to_operand<typename C::Number>(first);
       consumer.second(sums, a);
     }
-    contraction::EpiloguePlace<Config> place;
+    contraction::EpilogueCoord<Config> place;
     S::P::set_batch(place.batch, batch);
     place.row = row + warp % 4 * 16, place.row_end = S::P::rows, place.column_end = S::P::columns;
 #pragma unroll 1

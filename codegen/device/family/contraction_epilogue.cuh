@@ -37,7 +37,7 @@ struct Packs {
 
   // `first`: the number of the lane's first pack.
   template <class Args, class Rows>
-  SINTER_DEVICE void fetch(const Args& args, const EpiloguePlace<Config>& place, const Rows& rows,
+  SINTER_DEVICE void fetch(const Args& args, const EpilogueCoord<Config>& place, const Rows& rows,
                            int first) {
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
@@ -49,7 +49,7 @@ struct Packs {
 
   template <class Args, class Rows>
   SINTER_DEVICE void compute(const Args& args, EpilogueTile& slab,
-                             const EpiloguePlace<Config>& place, const Rows& rows, int first,
+                             const EpilogueCoord<Config>& place, const Rows& rows, int first,
                              Reduced& reduced) {
     constexpr int last = along_columns ? P::first_k - 1 : P::first_n - 1, dim = last < 0 ? 0 : last;
 #pragma unroll
@@ -85,7 +85,7 @@ struct Packs {
  private:
   // The coordinates of a pack, and whether there is such a place in the result.
   template <class Rows>
-  static SINTER_DEVICE bool locate(const EpiloguePlace<Config>& place, const Rows& rows, int pack,
+  static SINTER_DEVICE bool locate(const EpilogueCoord<Config>& place, const Rows& rows, int pack,
                                    typename P::Coord& c) {
     const Index row = place.row + row_of(pack), column = place.column + column_of(pack);
     const bool inside = row < place.row_end && column < place.column_end;
@@ -99,7 +99,7 @@ struct Packs {
 
 // Runs the epilogue over a slab; the whole warp takes part.
 template <class Config, class Body, class Args, class Rows>
-SINTER_DEVICE void finish(const Args& args, EpilogueTile& slab, const EpiloguePlace<Config>& place,
+SINTER_DEVICE void finish(const Args& args, EpilogueTile& slab, const EpilogueCoord<Config>& place,
                           const Rows& rows) {
   using Some = Packs<Config, Body>;
   retake_slab<Config, Body>(args, slab, place, rows);
@@ -117,7 +117,7 @@ SINTER_DEVICE void finish(const Args& args, EpilogueTile& slab, const EpiloguePl
 // Brings the lines that a warp's epilogue will read closer, while there is time: `rows` x `columns`
 // from the place on.
 template <class Config, class Body, int rows, int columns, class Args, class Rows>
-SINTER_DEVICE void prefetch_tile(const Args& args, const EpiloguePlace<Config>& place,
+SINTER_DEVICE void prefetch_tile(const Args& args, const EpilogueCoord<Config>& place,
                                  const Rows& numbers) {
   using P = Problem<Config>;
   using Index = typename Config::Index;

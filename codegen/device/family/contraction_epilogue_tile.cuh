@@ -115,7 +115,7 @@ SINTER_DEVICE void put_tile(EpilogueTile& slab, const EpilogueTile::Fragment& fr
 
 // Where a warp's slab lies in the result; rows and columns end before `row_end` and `column_end`.
 template <class Config>
-struct EpiloguePlace {
+struct EpilogueCoord {
   typename Problem<Config>::Coord batch;
   typename Config::Index row, column, row_end, column_end;
 };

@@ -233,7 +233,7 @@ SINTER_DEVICE void run_by_threads(const Args& args, const Rows& rows) {
   for (long long tile = blockIdx.x; tile < W::tiles; tile += gridDim.x) {
     const WarpTileBounds<Config> at(tile, rows);
     if (at.empty()) break;
-    EpiloguePlace<Config> place;
+    EpilogueCoord<Config> place;
     P::set_batch(place.batch, at.batch);
     ThreadSums<Config, LinesA, LinesB> sums;
     {

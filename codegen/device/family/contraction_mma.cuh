@@ -147,7 +147,7 @@ SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
   for (long long tile = blockIdx.x; tile < T::tiles; tile += gridDim.x) {
     const WarpTileBounds<Config> at(tile, rows);
     if (at.empty()) break;
-    EpiloguePlace<Config> place;
+    EpilogueCoord<Config> place;
     P::set_batch(place.batch, at.batch);
     Loader<Config, A, Rows, Config::tile_m, true> a;
     Loader<Config, B, Rows, Config::tile_n, false> b;

@@ -47,7 +47,7 @@ SINTER_DEVICE void produce(const Args& args, const Rows& rows, const First& firs
       TmaBoxes<A, StageTile<A, Config::loaded_rows>, typename P::Coord, Config::cluster_n>;
   const StagePipeline<Config> pipeline{shared + S::full};
   typename StagePipeline<Config>::State state;
-  const auto fill = [&](const TilePlace<Config>& place, int tile) {
+  const auto fill = [&](const TileCoord<Config>& place, int tile) {
     typename P::Coord c;
     P::set_batch(c, place.batch);
     const int all = S::steps(place.batch), first_step = S::first_step(all, rank),
@@ -76,7 +76,7 @@ using TableRows =
     GatheredRows<StageTile<A, Config::loaded_rows>, static_cast<int>(Problem<Config>::depth)>;
 template <class Config, class A, class Args, class Rows>
 SINTER_DEVICE void aim(TableRows<Config, A>& loader, const Args& args, const Rows& rows,
-                       const TilePlace<Config>& place) {
+                       const TileCoord<Config>& place) {
   using P = Problem<Config>;
   loader.aim([&](int i, bool& exists) {
     const int row = place.row + i;
@@ -99,7 +99,7 @@ SINTER_DEVICE void produce_gathered(const Args& args, const Rows& rows, unsigned
   CopiesInFlight < StagePipeline<Config>,
       Config::stages<6 ? Config::stages - 2 : 4> copies(pipeline);
   for (TileWalk<Config, Rows> walk(rows); walk.more(); walk.advance()) {
-    const TilePlace<Config> place = walk.place(rank);
+    const TileCoord<Config> place = walk.place(rank);
     typename P::Coord c;
     P::set_batch(c, place.batch);
     aim<Config, A>(table_rows, args, rows, place);

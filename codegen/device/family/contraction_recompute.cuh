@@ -84,7 +84,7 @@ SINTER_DEVICE bool may_hold_nan(const EpilogueTile& slab) {
 // Takes the slab's NaNs again; the whole warp takes part.
 template <class Config, class Body, class Args, class Rows>
 SINTER_DEVICE void retake_slab(const Args& args, EpilogueTile& slab,
-                               const EpiloguePlace<Config>& place, const Rows& rows) {
+                               const EpilogueCoord<Config>& place, const Rows& rows) {
   if constexpr (RetakesSums<Body>) {
     using P = Problem<Config>;
     static_assert(Config::products == 1);

@@ -57,7 +57,7 @@ struct EpilogueReductions {
   // memory is free then.
   template <class Args>
   SINTER_DEVICE void end_lines(const Args& args, EpilogueTile& slab,
-                               const EpiloguePlace<Config>& place, int line) {
+                               const EpilogueCoord<Config>& place, int line) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     for_reductions(at[0][0], [&]<class R>(R*) {
       if constexpr (goes_across<R>) {
@@ -127,7 +127,7 @@ struct EpilogueReductions {
     return total;
   }
   template <class R, class Args, class Partial>
-  static SINTER_DEVICE void store(const Args& args, const EpiloguePlace<Config>& place, int line,
+  static SINTER_DEVICE void store(const Args& args, const EpilogueCoord<Config>& place, int line,
                                   int position, Partial value) {
     const Index row = place.row + (along_columns ? line : position),
                 column = place.column + (along_columns ? position : line);

@@ -55,7 +55,7 @@ class StageScales {
  public:
   // For the rows from `first_row` of the tile on.
   template <class Args, class Rows>
-  SINTER_DEVICE void fetch(const Args& args, const Rows& rows_of, const TilePlace<Config>& tile,
+  SINTER_DEVICE void fetch(const Args& args, const Rows& rows_of, const TileCoord<Config>& tile,
                            int first_row, int step) {
     const int lane = static_cast<int>(threadIdx.x) % 32,
               warp = static_cast<int>(threadIdx.x) / 32 % 4;

@@ -217,7 +217,7 @@ SINTER_DEVICE void retake_held(const Args& args, const Coord& batch, int first_r
 
 // Takes a warp's NaNs of a tile again, before its parts leave.
 template <class Config, class Body, bool transposed, class Args, class Coord>
-SINTER_DEVICE void retake_tile(const Args& args, const TilePlace<Config>& tile, const Coord& batch,
+SINTER_DEVICE void retake_tile(const Args& args, const TileCoord<Config>& tile, const Coord& batch,
                                int first_row) {
   if constexpr (RetakesSums<Body>) {
     using S = Shape<Config>;
@@ -235,14 +235,14 @@ SINTER_DEVICE void retake_tile(const Args& args, const TilePlace<Config>& tile, 
 
 // The first column of the part after number `part` of a row of parts: behind the last, the first.
 template <class Config>
-SINTER_DEVICE int next_part(const TilePlace<Config>& tile, int part) {
+SINTER_DEVICE int next_part(const TileCoord<Config>& tile, int part) {
   return tile.column + (part + 1 < Shape<Config>::across ? (part + 1) * 64 : 0);
 }
 
 // `slab`: of the warp. Its halves take parts in turn, also from one tile to the next: `tile_number`
 // of the block's.
 template <class Config, class Body, class Rows, class Args>
-SINTER_DEVICE void store_tile(const Args& args, const TilePlace<Config>& tile, int first_row,
+SINTER_DEVICE void store_tile(const Args& args, const TileCoord<Config>& tile, int first_row,
                               EpilogueTile& slab, int tile_number) {
   using P = Problem<Config>;
   using S = Shape<Config>;
@@ -293,7 +293,7 @@ struct RowPieces {
   // f(number, place) of each of a lane's rows, of the 16 from `first` on, where its part begins
   // that lies from `column` on; and which rows there are.
   template <class Config, class Coord, class F>
-  static SINTER_DEVICE void each_row(const TilePlace<Config>& tile, const Coord& batch, int first,
+  static SINTER_DEVICE void each_row(const TileCoord<Config>& tile, const Coord& batch, int first,
                                      int column, bool (&exists)[own], const F& f) {
     using P = Problem<Config>;
 #pragma unroll
@@ -329,7 +329,7 @@ struct RowPieces {
 };
 
 template <class Config, class Body, class Args>
-SINTER_DEVICE void store_rows(const Args& args, const TilePlace<Config>& tile, int first_row,
+SINTER_DEVICE void store_rows(const Args& args, const TileCoord<Config>& tile, int first_row,
                               EpilogueTile& slab) {
   using P = Problem<Config>;
   using S = Shape<Config>;

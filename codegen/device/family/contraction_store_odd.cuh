@@ -107,7 +107,7 @@ SINTER_DEVICE void store_part_of_row(Stored* to, const unsigned char* tile, int 
 }
 
 template <class Config, class Body, class Args>
-SINTER_DEVICE void store_odd_rows(const Args& args, const TilePlace<Config>& tile, int first_row,
+SINTER_DEVICE void store_odd_rows(const Args& args, const TileCoord<Config>& tile, int first_row,
                                   EpilogueTile& slab) {
   using P = Problem<Config>;
   using S = Shape<Config>;

@@ -117,7 +117,7 @@ SINTER_DEVICE void store_pixel_pieces(const Args& args, const PixelPlaces<Config
 
 // `slabs`: of the warpgroup's four warps.
 template <class Config, class Body, class Args>
-SINTER_DEVICE void store_rows_swapped(const Args& args, const TilePlace<Config>& tile,
+SINTER_DEVICE void store_rows_swapped(const Args& args, const TileCoord<Config>& tile,
                                       int first_row, EpilogueTile* slabs, int consumer) {
   using P = Problem<Config>;
   using S = Shape<Config>;

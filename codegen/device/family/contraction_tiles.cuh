@@ -168,13 +168,13 @@ using StagePipeline = Pipeline<Config::stages, Shape<Config>::neighbours>;
 
 // A tile's batch entry, its first row and column, and where the batch entry's rows end.
 template <class Config>
-struct TilePlace {
+struct TileCoord {
   int batch, row, column, row_end;
 
   // Tile number `tile` of a batch entry with its rows from `begin` to `end` on, of which it has
   // `tiles_m` rows of tiles, perhaps a number that is known when compiling. They are numbered so
   // that those which run at once lie in a patch: `group` rows of them, one column after another.
-  SINTER_DEVICE TilePlace(int entry, int tile, int rank, int tiles_m, int begin, int end,
+  SINTER_DEVICE TileCoord(int entry, int tile, int rank, int tiles_m, int begin, int end,
                           bool rows_known)
       : batch(entry), row_end(end) {
     using S = Shape<Config>;
@@ -213,7 +213,7 @@ class TileWalk<Config, AllRows> {
   SINTER_DEVICE explicit TileWalk(const AllRows&) {}
   SINTER_DEVICE bool more() const { return tile < S::tiles; }
   SINTER_DEVICE void advance() { tile += static_cast<int>(gridDim.x) / S::cluster; }
-  SINTER_DEVICE TilePlace<Config> place(int rank) const {
+  SINTER_DEVICE TileCoord<Config> place(int rank) const {
     constexpr bool known = is_known(Config::group, S::tiles);
     if constexpr (PhasedWindow<Config>) {
       // Phases of one place run side by side, as their results are neighbours in memory; each block
@@ -276,7 +276,7 @@ class TileWalk {
     tile += static_cast<int>(gridDim.x) / S::cluster;
     find();
   }
-  SINTER_DEVICE TilePlace<Config> place(int rank) const {
+  SINTER_DEVICE TileCoord<Config> place(int rank) const {
     return {batch_, tile - first_, rank, tiles_m(), begin_, end_, false};
   }
 };
@@ -289,7 +289,7 @@ class TileWalk {
 template <class Config, bool known_ = true>
 struct FirstTile {
   static constexpr bool known = known_;
-  TilePlace<Config> place;
+  TileCoord<Config> place;
   SINTER_DEVICE explicit FirstTile(int rank)
       : place(TileWalk<Config, AllRows>(AllRows{}).place(rank)) {
     hardware::compute_here(place.batch, place.row, place.column);

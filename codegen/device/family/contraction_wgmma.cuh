@@ -146,7 +146,7 @@ template <class Config, class Scales, class Args, class Rows>
 struct ScaledStages {
   const Args& args;
   const Rows& rows;
-  const TilePlace<Config>& tile;
+  const TileCoord<Config>& tile;
   int first_row, end_step;
   float* room;
   StageScales<Config, Scales> of_even{}, of_odd{};
@@ -203,12 +203,12 @@ SINTER_DEVICE void multiply_and_promote(Stages stages, Consumer<Config, A, B>& c
 
 // Where slab number `part` of a warp lies in the result.
 template <class Config>
-SINTER_DEVICE EpiloguePlace<Config> epilogue_place(const TilePlace<Config>& tile, int first_row,
+SINTER_DEVICE EpilogueCoord<Config> epilogue_place(const TileCoord<Config>& tile, int first_row,
                                                    int part) {
   using P = Problem<Config>;
   using S = Shape<Config>;
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
-  EpiloguePlace<Config> place;
+  EpilogueCoord<Config> place;
   P::set_batch(place.batch, tile.batch);
   const int column_end = tile.column + S::columns;
   place.row = tile.row + first_row + part / S::across * 64 + warp * 16;
@@ -221,7 +221,7 @@ SINTER_DEVICE EpiloguePlace<Config> epilogue_place(const TilePlace<Config>& tile
 // The slabs of a warp's sums, one after another. With `ahead` a slab is what a lane moves at once,
 // and what the next one reads is fetched before this one leaves.
 template <class Config, class Body, class Args, class Rows>
-SINTER_DEVICE void finish_tile(const Args& args, const Rows& rows, const TilePlace<Config>& tile,
+SINTER_DEVICE void finish_tile(const Args& args, const Rows& rows, const TileCoord<Config>& tile,
                                int first_row, EpilogueTile& slab) {
   using S = Shape<Config>;
   const EpilogueTile::Fragment fragment;
@@ -265,11 +265,11 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
   Consumer<Config, A, B> operands(shared, first_row);
   int number = 0;  // of the block's tile
   TileWalk<Config, Rows> walk(rows);
-  const auto compute = [&](const TilePlace<Config>& place, bool more) {
+  const auto compute = [&](const TileCoord<Config>& place, bool more) {
     const int steps = S::steps(place.batch);
     if constexpr (Config::prefetch) {
       // Warps own 16 rows of every 64; the lines of all four are shared out evenly.
-      EpiloguePlace<Config> own = epilogue_place(place, first_row, 0);
+      EpilogueCoord<Config> own = epilogue_place(place, first_row, 0);
       own.row += (S::rows / 4 - 16) * warp;
       prefetch_tile<Config, Body, S::rows / 4, S::columns>(args, own, rows);
     }
@@ -320,7 +320,7 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
     };
     if (consumer > 0) pass_tile();
     while (walk.more()) {
-      const TilePlace<Config> place = walk.place(rank);
+      const TileCoord<Config> place = walk.place(rank);
       walk.advance();
       compute(place, walk.more());
       ++number;
@@ -330,7 +330,7 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
     TileWalk<Config, Rows> next = walk;
     for (; walk.more(); walk = next, ++number) {
       next.advance();
-      const TilePlace<Config> place = walk.place(rank);
+      const TileCoord<Config> place = walk.place(rank);
       if (Config::alternate && number % S::consumers != consumer) {
         operands.state.skip(S::steps(place.batch));
         continue;
@@ -357,7 +357,7 @@ SINTER_DEVICE void finish_parts(const Args& args, const First& first, unsigned c
   using Sum = typename Config::Sum;
   constexpr int at_once = Config::split <= 2 ? 8 : Config::split <= 4 ? 4 : 2;
   static_assert(EpilogueTile::rows * EpilogueTile::columns % (at_once * 128) == 0);
-  const TilePlace<Config> place = [&] {
+  const TileCoord<Config> place = [&] {
     if constexpr (First::known)
       return first.place;
     else

@@ -54,7 +54,7 @@ SINTER_DEVICE void produce_gradient(const Args& args, unsigned shared) {
   const typename G::Stages pipeline{shared + G::barriers};
   typename G::Stages::State state;
   for (TileWalk<Config, AllRows> walk(AllRows{}); walk.more(); walk.advance()) {
-    const TilePlace<Config> place = walk.place(0);
+    const TileCoord<Config> place = walk.place(0);
     typename P::Coord c;
     P::set_batch(c, place.batch);
     const int channel = place.column / Config::tile_n * G::line, steps = S::steps(place.batch);
@@ -96,7 +96,7 @@ SINTER_DEVICE void consume_gradient(const Args& args, unsigned char* memory, uns
   }
   const EpilogueTile::Fragment fragment;
   for (TileWalk<Config, AllRows> walk(AllRows{}); walk.more(); walk.advance()) {
-    const TilePlace<Config> place = walk.place(0);
+    const TileCoord<Config> place = walk.place(0);
     const int steps = S::steps(place.batch);
     int previous = 0;
 #pragma unroll 1
@@ -126,7 +126,7 @@ SINTER_DEVICE void consume_gradient(const Args& args, unsigned char* memory, uns
               .template store<first, G::line / 8, 8 * EpilogueTile::columns>(slab.at, fragment.at);
       });
       __syncwarp();
-      EpiloguePlace<Config> at;
+      EpilogueCoord<Config> at;
       P::set_batch(at.batch, place.batch);
       at.row = place.row + warp * 16;
       at.column = place.column + (first_tap + t) * G::line;

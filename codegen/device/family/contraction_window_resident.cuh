@@ -110,7 +110,7 @@ SINTER_DEVICE void produce_window(const Args& args, unsigned char* memory, unsig
   typename R::Filter::State filter_state;
   bool first_tile = true;
   for (TileWalk<Config, AllRows> walk(AllRows{}); walk.more(); walk.advance(), first_tile = false) {
-    const TilePlace<Config> place = walk.place(rank);
+    const TileCoord<Config> place = walk.place(rank);
     typename P::Coord c;
     P::set_batch(c, place.batch);
 #pragma unroll 1
@@ -172,9 +172,9 @@ SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsig
       filter_state.skip(R::steps);
       continue;
     }
-    const TilePlace<Config> place = walk.place(rank);
+    const TileCoord<Config> place = walk.place(rank);
     if constexpr (Config::prefetch) {
-      EpiloguePlace<Config> own = epilogue_place(place, first_row, 0);
+      EpilogueCoord<Config> own = epilogue_place(place, first_row, 0);
       own.row += (S::rows / 4 - 16) * warp;
       prefetch_tile<Config, Body, S::rows / 4, S::columns>(args, own, AllRows{});
     }
