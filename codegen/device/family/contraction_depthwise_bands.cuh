@@ -260,6 +260,8 @@ struct BandSteps {
   }
   SINTER_DEVICE bool more() const { return block < end; }
   SINTER_DEVICE bool begins() const { return block == begin; }
+  // The first row of the image that the step's results see and those before do not.
+  SINTER_DEVICE int image_row() const { return block * advance + B::new_row; }
   // Whether another group begins.
   SINTER_DEVICE bool next() {
     if (++block < end || line == last) return false;

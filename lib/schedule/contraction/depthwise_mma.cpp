@@ -103,27 +103,32 @@ struct Bands {
     return results + stages * stage_bytes() + (all_taps + 1) * lanes * vector_bytes() + barriers;
   }
   // Steps of a thread block that has `run` of the steps of all groups, `of_group` each. Rows before
-  // its results are half outside of the image where a group begins; a walk begins with two steps'
+  // its results are half outside of the image where a group begins. Boxed, as many are below it
+  // where it ends, which take half as long where they are not loaded, one row at once; and what
+  // comes behind the first two steps is loaded ahead, where else each group begins with two steps'
   // wait.
   double steps(double run, double of_group) const {
     constexpr double kBegin = 2;
     if (slots == 1) return run + kBegin;  // no row is read before results
-    const double whole = run / of_group, before = std::ceil((slots - 1.0) / rows);
-    if (whole == std::floor(whole)) return run + whole * (before / 2 + kBegin);
-    return run + before + kBegin + std::floor(whole) * (before / 2 + kBegin);
+    const double whole = run / of_group, before = std::ceil((slots - 1.0) / rows),
+                 below = boxed && rows == 1 ? std::floor(before / 2) / 2 : 0,
+                 begun = boxed ? std::ceil(whole) : std::floor(whole),
+                 own = run + begun * (before / 2 - below + (boxed ? 0 : kBegin)) +
+                       (boxed ? kBegin : 0);
+    return whole == std::floor(whole) ? own : own + before + (boxed ? 0 : kBegin);
   }
 
   // Clocks in which an SM with `ctas` thread blocks makes a step of each. Instructions, roughly,
   // reckoned and not measured; a warp's multiplications hide behind other warps' instructions.
   double clocks(double ctas, int width, int cost) const {
     constexpr double kCopy = 6, kFixed = 40, kPack = 20, kResult = 3, kMma = 6, kBarrier = 150,
-                     kIssued = 0.9;
+                     kIssued = 0.9, kUnshared = 40;  // two rows' tiles share no pixels
     const double code = (boxed ? 0 : kCopy * copies() * advance) +
                         chunks * (advance * (8 + 4.0 * each) + each * taps) + 8 +
                         4.0 * each / width * (kPack + (kResult + cost) * width) + kFixed,
                  issued = code / kIssued, multiplied = kMma * each * taps * chunks;
     return ctas * lanes / 4 * std::max(issued, multiplied) + std::min(issued, multiplied) +
-           kBarrier;
+           kBarrier + (rows > 1 ? kUnshared : 0);
   }
 };
 
