@@ -218,6 +218,7 @@ void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
     c.insert(c.end(), {{"result_rows", e.mma->result_rows},
                        {"producer_registers", e.mma->producer_registers},
                        {"consumer_registers", e.mma->consumer_registers}});
+  if (e.lines) c.push_back({"across", e.lines->across});
   if (e.boxes)
     c.insert(
         c.end(),

@@ -35,6 +35,7 @@ std::string_view depthwise_suffix(const DepthwiseConfig& e) {
          : e.gradient && e.mma    ? "_gradient_mma"
          : e.mma && e.image.map   ? "_mma_boxes"
          : e.mma                  ? "_mma"
+         : e.lines                ? "_lines"
          : e.boxes                ? "_rows"
          : e.planes && e.gradient ? "_planes_gradient"
          : e.planes               ? "_planes"

@@ -11,6 +11,7 @@ import corpus_calls  # noqa: F401
 import corpus_chained  # noqa: F401
 import corpus_convolution  # noqa: F401
 import corpus_groups  # noqa: F401
+import corpus_lines  # noqa: F401
 import corpus_networks  # noqa: F401
 import corpus_random  # noqa: F401
 import corpus_regions  # noqa: F401

@@ -201,6 +201,32 @@ TEST_CASE("depthwise convolutions of small images, channels first, take whole pl
       }
 }
 
+TEST_CASE("depthwise convolutions of many taps, channels first, run on tensor cores") {
+  const auto in_lines = [](DataType io, const Dims& x, std::int64_t filter, std::int64_t stride,
+                           bool gradient) {
+    Images i{.last = false, .g = Shared<Graph>::make(GraphOptions{.io = io})};
+    const Dims w{x[1], 1, filter, filter}, y{x[0], x[1], x[2] / stride, x[3] / stride};
+    const ConvAttributes a = padded(filter / 2, stride, x[1]);
+    if (gradient)
+      i.output(conv_dgrad(i.input("dy", y), i.input("w", w), x, a), "dx", x);
+    else
+      i.output(conv_fprop(i.input("x", x), i.input("w", w), a), "y", y);
+    const auto kernels = planned(*i.g).kernels;
+    REQUIRE(kernels.size() == 1);
+    const auto k = schedule_kernel(kernels[0], device_model("sm_90a"), {});
+    REQUIRE(k.depthwise());
+    return k.depthwise()->lines.has_value();
+  };
+  for (const DataType io : {bf16, f16})
+    for (const bool gradient : {false, true}) {
+      CHECK(in_lines(io, {64, 384, 28, 28}, 7, 1, gradient));
+      CHECK_FALSE(in_lines(io, {128, 144, 56, 56}, 3, 1, gradient));  // few taps
+      CHECK_FALSE(in_lines(io, {64, 384, 28, 27}, 7, 1, gradient));   // words of two lines
+    }
+  CHECK_FALSE(in_lines(bf16, {64, 384, 28, 28}, 7, 2, true));  // phases
+  CHECK_FALSE(in_lines(f32, {64, 384, 28, 28}, 7, 1, false));
+}
+
 TEST_CASE("depthwise convolutions of 8-bit floats and many taps are multiplied as bf16") {
   for (const std::int64_t taps : {7, 3}) {
     Images f{.options = {.io = DataType::f8e4m3}};

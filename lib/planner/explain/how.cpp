@@ -92,6 +92,16 @@ std::string how_contraction(Config& get, std::uint32_t threads, std::string_view
         "{}",
         get("units"), get("images"), get("run") * get("rows"), get("columns"),
         get("m") > 0 ? "results" : "gradients, summing for each tap", estimated(get, gpu));
+  // Band matrices: tiles side by side, of neither planes nor groups.
+  if (get.has("lanes") && get.has("across") && !get.has("planes") && get("m") > 0)
+    return fmt::format(
+        "channels are not summed over: tensor cores, {}; each warp walks down {} rows of 16 tiles "
+        "of {} results, {} side by side; {}",
+        get.has("stages")
+            ? fmt::format("{} warps of {} channels, rows of pixels in shared memory", get("lanes"),
+                          get("each"))
+            : fmt::format("{} warps of one channel, pixels in registers", get("threads") / 32),
+        get("run"), get("columns"), get("across"), estimated(get, gpu));
   if (get.has("lanes"))
     return fmt::format(
         "channels are not summed over: ordinary cores, {} lanes of {} channels side by side; each "

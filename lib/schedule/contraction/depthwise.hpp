@@ -57,6 +57,12 @@ struct DepthwiseGroups {
   int inner = -1, outer = -1, channels = 1, planes = 1;
 };
 
+// On tensor cores, with pixels of a line together: tiles of results side by side of a warp, which
+// walks over `run` rows of those and of others.
+struct DepthwiseLines {
+  int across = 1;
+};
+
 struct DepthwiseConfig : Launch {
   bool gradient = false;  // of the filter
   DepthwiseOperand image, other;
@@ -73,6 +79,7 @@ struct DepthwiseConfig : Launch {
   std::optional<DepthwiseRows> boxes;      // of those: none: pixels are loaded to registers
   std::optional<DepthwisePlanes> planes;   // the same
   std::optional<DepthwiseGroups> groups;
+  std::optional<DepthwiseLines> lines;
   int unroll = 1;
   Packing packing;  // of the epilogue
 };

@@ -156,8 +156,8 @@ int slots_of(const KernelSpec& spec, const std::optional<ImageDim>& d, int resul
 }
 
 int line_pack(const KernelSpec& spec, const DepthwiseConfig& e, int columns) {
-  if (e.lanes > 1 || e.mma || e.boxes || e.groups || !e.across || e.across->stride != 1 ||
-      !e.across->parts.empty())
+  if (e.lanes > 1 || e.mma || e.lines || e.boxes || e.groups || !e.across ||
+      e.across->stride != 1 || !e.across->parts.empty())
     return 1;
   const KernelPort& p = spec.ports[static_cast<std::size_t>(e.image.port)];
   const int aligned = alignment(spec, p, e.across->pixel_index, kMoveBytes),
