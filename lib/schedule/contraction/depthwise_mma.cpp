@@ -112,7 +112,8 @@ struct Bands {
     if (slots == 1) return run + kBegin;  // no row is read before results
     const double whole = run / of_group, before = std::ceil((slots - 1.0) / rows),
                  below = boxed && rows == 1 ? std::floor(before / 2) / 2 : 0,
-                 begun = boxed ? std::ceil(whole) : std::floor(whole),
+                 begun =
+                     boxed && std::fmod(of_group, run) != 0 ? std::ceil(whole) : std::floor(whole),
                  own = run + begun * (before / 2 - below + (boxed ? 0 : kBegin)) +
                        (boxed ? kBegin : 0);
     return whole == std::floor(whole) ? own : own + before + (boxed ? 0 : kBegin);
