@@ -1,5 +1,8 @@
 // Plan::make in its steps, and with given measurements in place of a tuning file's.
 #pragma once
+#include <set>
+#include <string>
+
 #include "lower/lower.hpp"
 #include "planner/planner.hpp"
 #include "sinter/compile.hpp"
@@ -26,6 +29,27 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
                          const PlanOptions& options, const PlanContext& context,
                          std::vector<KernelChoice>* choices = nullptr,
                          const PlanClass* of_class = nullptr);
+// Where a kernel that writes over an input would still read it, the output gets one of its own.
+// `attempt`: plans, given the outputs that have. What was wrong first is said where none helps.
+template <class Attempt>
+auto with_outputs_apart(const Attempt& attempt) {
+  std::set<std::string> apart;
+  const auto more_apart = [&](const Diagnostics& errors) {
+    bool more = false;
+    for (const Diagnostic& d : errors)
+      more |= d.rule == Rule::tensor_alias && apart.insert(d.tensor).second;
+    return more;
+  };
+  auto first = attempt(apart);
+  if (first) return first;
+  Diagnostics errors = first.errors();
+  while (more_apart(errors)) {
+    auto next = attempt(apart);
+    if (next) return next;
+    errors = next.errors();
+  }
+  return first;
+}
 // What a plan says of its graph; no kernels yet.
 PlanData plan_head(Graph& graph, const PlanOptions& options);
 

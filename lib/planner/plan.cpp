@@ -304,25 +304,11 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
                        std::vector<KernelChoice>* choices, const PlanClass* of_class) {
   const PlanContext context{
       device_model(options.architecture), tuning, {}, of_class ? of_class->decisions : Decisions{}};
-  // Where a kernel that writes over an input would still read it, the output gets one of its own.
-  std::set<std::string> apart;
-  const auto plan_apart = [&]() -> Result<PlanData> {
+  auto data = with_outputs_apart([&](const std::set<std::string>& apart) -> Result<PlanData> {
     auto planned = partition_graph(graph, options, context, apart);
     SINTER_TRY(planned);
     return plan_of(graph, planned->lowered, planned->parts, options, context, choices, of_class);
-  };
-  const auto more_apart = [&](const Diagnostics& errors) {
-    bool more = false;
-    for (const Diagnostic& d : errors)
-      more |= d.rule == Rule::tensor_alias && apart.insert(d.tensor).second;
-    return more;
-  };
-  auto data = plan_apart();
-  if (!data) {  // what was wrong first is said where this does not help
-    auto next = Result<PlanData>(data.errors());
-    while (!next && more_apart(next.errors())) next = plan_apart();
-    if (next) data = std::move(next);
-  }
+  });
   SINTER_TRY(data);
   const Plan plan{Shared<const PlanData>::make(std::move(*data))};
   if (options.targets.empty()) return plan;

@@ -179,14 +179,19 @@ Result<Prepared> prepare(Graph& graph, PlanOptions options) {
   SINTER_TRY(tuning);
   PlanContext context{device_model(options.architecture), *tuning};
   context.prepares = true;
-  auto whole = partition_graph(second, options, context);
-  SINTER_TRY(whole);
-  const Lowered& lowered = whole->lowered;
   const auto taken = [&](const std::string& name) { return first.find(name) || second.find(name); };
-  const Halves halves = divided(*lowered.graph, std::move(whole->parts), taken);
-  auto rest = finished(plan_of(second, lowered, halves.rest, options, context), options);
-  SINTER_TRY(rest);
-  Prepared result{std::nullopt, std::move(*rest)};
+  std::optional<Lowered> of_rest;
+  Halves halves;
+  auto rest = with_outputs_apart([&](const std::set<std::string>& apart) -> Result<PlanData> {
+    auto whole = partition_graph(second, options, context, apart);
+    SINTER_TRY(whole);
+    const Lowered& lowered = of_rest.emplace(std::move(whole->lowered));
+    halves = divided(*lowered.graph, std::move(whole->parts), taken);
+    return plan_of(second, lowered, halves.rest, options, context);
+  });
+  auto of_calls = finished(std::move(rest), options);
+  SINTER_TRY(of_calls);
+  Prepared result{std::nullopt, std::move(*of_calls)};
   const bool folds = has_output(first);
   if (!folds && halves.constants.kernels.empty()) return result;
 
@@ -200,7 +205,7 @@ Result<Prepared> prepare(Graph& graph, PlanOptions options) {
     SINTER_TRY(folded);
     data = std::move(*folded);
   }
-  auto copies = plan_of(second, lowered, halves.constants, options, context);
+  auto copies = plan_of(second, *of_rest, halves.constants, options, context);
   SINTER_TRY(copies);
   append(data, std::move(*copies));
   for (PlanTensor& t : data.tensors)

@@ -144,6 +144,19 @@ TEST_CASE("copies of what follows from a call stay with the call") {
   CHECK(find(parts->rest, "q")->read);
 }
 
+TEST_CASE("an output in place has a kernel of its own in a prepared plan, too") {
+  Graph g;  // the rows are read again behind the sum
+  const auto x = g.tensor("x", {8, 1 << 20});
+  const auto sum = x + g.tensor("r", {8, 1 << 20});
+  g.output(sum, "h", {.alias = x});
+  const auto s = constant(g, "s", {1, 1 << 20});
+  g.output(softmax(sum) * (s * s), "y");
+  const auto parts = prepare(g, {});
+  REQUIRE(parts);
+  CHECK(parts->constants);
+  CHECK(parts->rest.kernels() > 1);
+}
+
 TEST_CASE("prepared plans run on the CPU, which reads the constants themselves") {
   const auto parts = prepare(*graph_of({{32, 64, 56, 56}, {64, 64, 3, 3}, 1, 1, false}), kHopper);
   REQUIRE(parts);
