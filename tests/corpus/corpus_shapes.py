@@ -462,3 +462,17 @@ f8_prologue("relu_i8", "i8", "i8", "relu_fwd", io="i8")
 f8_prologue("dequantise_i8", "i8", "i8", "dequantise", "b", io="i8")
 f8_prologue("of_f32", "f32", "f8e4m3", "relu_fwd", "b", io="f32")
 f8_prologue("gelu", "f8e4m3", "bf16", "gelu_approx_tanh_fwd", io="f8e4m3")
+
+
+# A part of a product of a stored f32 operand: the part is taken of the operand instead, which is
+# then as little rounded as the whole would be.
+def matmul_part_of_f32():
+    g = Graph("matmul_part_of_f32", "bf16")
+    g.tensor("a", [4, 40, 72], data_type="f32")
+    g.tensor("b", [4, 72, 32])
+    g.matmul("a", "b", "whole")
+    g.slice("whole", "part", [1, 8, 0], [3, 24, 32])
+    g.output("part", data_type="f32")
+
+
+matmul_part_of_f32()

@@ -9,6 +9,15 @@ bool is_view_op(OpKind op) {
   return op == OpKind::transpose || op == OpKind::slice || op == OpKind::reshape;
 }
 
+bool is_computed(const Graph& graph, TensorId t) {
+  while (graph.is_virtual(t)) {
+    const Node& from = graph.nodes()[static_cast<std::size_t>(graph[t].producer)];
+    if (!is_view_op(from.op)) return true;
+    t = from.inputs[0];
+  }
+  return false;
+}
+
 // Walks both dim lists from the back, matching groups of equal products. Within a group of the old
 // dims the strides must step evenly; the new dims of the group then divide that step.
 std::optional<Dims> reshape_strides(const Dims& dim, const Dims& stride, const Dims& new_dim) {

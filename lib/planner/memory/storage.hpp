@@ -47,6 +47,9 @@ class Storage {
 };
 
 bool is_view_op(OpKind op);  // transpose, slice, reshape
+// Virtual, and no view of what is stored: rewrites put views in front of nodes, whose operands are
+// as exact as those of the user's node. A product may round what is computed (GRAPH_JSON.md).
+bool is_computed(const Graph& graph, TensorId t);
 
 // Every value of type `narrow` is one of type `wide`.
 bool holds(DataType wide, DataType narrow);

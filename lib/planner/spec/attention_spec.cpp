@@ -177,7 +177,7 @@ PackedSequences packed_sequences(const FusionState& state, KernelSpec& spec, Ten
 DataType attention_operand_type(const FusionState& state, TensorId t) {
   const Graph& g = state.graph();
   const Location& at = state.storage()[t];
-  return attention_factor_type(at.type, g.is_virtual(at.root), g.options().io);
+  return attention_factor_type(at.type, is_computed(g, at.root), g.options().io);
 }
 
 DataType multiplied_type(const FusionState& state, std::span<const TensorId> operands,

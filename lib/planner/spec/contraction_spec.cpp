@@ -79,12 +79,12 @@ void operand_body(const FusionState& state, KernelSpec& spec, Body& body,
   builder.value_inside_windows(source);
 }
 
-// What the values of an operand may be rounded to (GRAPH_JSON.md): virtual f32 operands to the
+// What the values of an operand may be rounded to (GRAPH_JSON.md): computed f32 operands to the
 // 16-bit type that the graph's tensors have, f32 ones to tf32 where they are computed in it.
 DataType operand_type(const Graph& g, const Node& n, TensorId operand) {
   const DataType type = g.type(operand), io = g.options().io;
   if (type != DataType::f32) return type;
-  if (g.is_virtual(operand) && (io == DataType::f16 || io == DataType::bf16)) return io;
+  if (is_computed(g, operand) && (io == DataType::f16 || io == DataType::bf16)) return io;
   return g.compute(n) == DataType::tf32 ? DataType::tf32 : type;
 }
 
