@@ -211,31 +211,20 @@ struct Instruction;
 #define SINTER_ONE_WGMMA(columns, sum, list, a, b, keep, k, of_a, of_b, end)                      \
   "wgmma.mma_async.sync.aligned.m64n" #columns "k" k "." #sum "." of_a "." of_b " {" list "}, " a \
   ", " b ", " keep end "; "
-#define SINTER_NEXT_WGMMA(columns, sum, list, step_a, step_b, ...) \
-  "add.s64 a, a, " step_a "; add.s64 b, b, " step_b                \
-  "; " SINTER_ONE_WGMMA(columns, sum, list, "a", "b", "more", __VA_ARGS__)
-// Four in one statement, which takes the compiler less time than four. `keep`: a predicate's value.
-#define SINTER_FOUR_WGMMA(columns, sum, list, a, b, keep_, step_a, step_b, ...) \
-  "{.reg .pred keep, more; setp.ne.b32 keep, " keep_                            \
-  ", 0; setp.eq.b32 more, 0, 0; "                                               \
-  ".reg .b64 a, b; mov.b64 a, " a "; mov.b64 b, " b                             \
-  "; " SINTER_ONE_WGMMA(columns, sum, list, "a", "b", "keep", __VA_ARGS__)      \
-      SINTER_NEXT_WGMMA(columns, sum, list, step_a, step_b, __VA_ARGS__)        \
-          SINTER_NEXT_WGMMA(columns, sum, list, step_a, step_b, __VA_ARGS__)    \
-              SINTER_NEXT_WGMMA(columns, sum, list, step_a, step_b, __VA_ARGS__) "}"
-// The same where those with the guard "@none " are left out.
-#define SINTER_GUARDED_WGMMA(columns, sum, list, guard, step_a, step_b, ...)     \
+#define SINTER_NEXT_WGMMA(columns, sum, list, guard, step_a, step_b, ...)        \
   "add.s64 a, a, " step_a "; add.s64 b, b, " step_b "; " guard SINTER_ONE_WGMMA( \
       columns, sum, list, "a", "b", "more", __VA_ARGS__)
-#define SINTER_SOME_WGMMA(columns, sum, list, a, b, keep_, step_a, step_b, guard1, guard2, guard3, \
+// Four in one statement, which takes the compiler less time than four. `keep`: a predicate's value.
+// Those of the last three with the guard "@none ", and not "", are left out.
+#define SINTER_FOUR_WGMMA(columns, sum, list, a, b, keep_, step_a, step_b, guard1, guard2, guard3, \
                           ...)                                                                     \
   "{.reg .pred keep, more, none; setp.ne.b32 keep, " keep_                                         \
   ", 0; setp.eq.b32 more, 0, 0; setp.ne.b32 none, 0, 0; "                                          \
   ".reg .b64 a, b; mov.b64 a, " a "; mov.b64 b, " b                                                \
   "; " SINTER_ONE_WGMMA(columns, sum, list, "a", "b", "keep", __VA_ARGS__)                         \
-      SINTER_GUARDED_WGMMA(columns, sum, list, guard1, step_a, step_b, __VA_ARGS__)                \
-          SINTER_GUARDED_WGMMA(columns, sum, list, guard2, step_a, step_b, __VA_ARGS__)            \
-              SINTER_GUARDED_WGMMA(columns, sum, list, guard3, step_a, step_b, __VA_ARGS__) "}"
+      SINTER_NEXT_WGMMA(columns, sum, list, guard1, step_a, step_b, __VA_ARGS__)                   \
+          SINTER_NEXT_WGMMA(columns, sum, list, guard2, step_a, step_b, __VA_ARGS__)               \
+              SINTER_NEXT_WGMMA(columns, sum, list, guard3, step_a, step_b, __VA_ARGS__) "}"
 #define SINTER_WGMMA_STRINGS \
   "C"(Text::Depth::kText), "C"(Text::A::kText), "C"(Text::B::kText), "C"(Text::End::kText)
 
@@ -274,10 +263,11 @@ struct Instruction;
     template <class Text, int step_a, int step_b>                                                  \
     static SINTER_DEVICE void run_four(Sum (&d)[columns / 2], unsigned long long a,                \
                                        unsigned long long b, bool keep) {                          \
-      asm volatile(SINTER_FOUR_WGMMA(columns, sum, list, n0, n1, n2, n3, n4, n5, n6, n7, n8)       \
-                   : SINTER_EACH_##columns(SINTER_REGISTERS_##sum##_FIRST, SINTER_REGISTERS_##sum) \
-                   : "l"(a), "l"(b), "r"(static_cast<int>(keep)), "n"(step_a), "n"(step_b),        \
-                     SINTER_WGMMA_STRINGS);                                                        \
+      asm volatile(                                                                                \
+          SINTER_FOUR_WGMMA(columns, sum, list, n0, n1, n2, n3, n4, "", "", "", n5, n6, n7, n8)    \
+          : SINTER_EACH_##columns(SINTER_REGISTERS_##sum##_FIRST, SINTER_REGISTERS_##sum)          \
+          : "l"(a), "l"(b), "r"(static_cast<int>(keep)), "n"(step_a), "n"(step_b),                 \
+            SINTER_WGMMA_STRINGS);                                                                 \
     }                                                                                              \
     /* For 32 bytes of k, `a` in registers. */                                                     \
     template <class Text>                                                                          \

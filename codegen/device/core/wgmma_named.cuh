@@ -143,7 +143,7 @@ struct NamedRegisters {
        time, in units of 16 bytes. */                                                              \
     template <class Text, int set, int step_a, int step_b, int steps>                              \
     static SINTER_DEVICE void run_steps(unsigned long long a, unsigned long long b, bool keep) {   \
-      asm volatile(SINTER_SOME_WGMMA(columns, sum, list, "%1", "%2", "%3", "%4", "%5", "%6", "%7", \
+      asm volatile(SINTER_FOUR_WGMMA(columns, sum, list, "%1", "%2", "%3", "%4", "%5", "%6", "%7", \
                                      "%8", "%9", "%10", "%11", "%12")::"n"(set),                   \
                    "l"(a), "l"(b), "r"(static_cast<int>(keep)), "n"(step_a), "n"(step_b),          \
                    "C"(GuardText<(steps > 1)>::kText), "C"(GuardText<(steps > 2)>::kText),         \

@@ -26,17 +26,14 @@ struct HeldAccumulator {
   template <class Product, class TileB, class A, int depth>
   SINTER_DEVICE void add_product(const OperandFragment<A, depth>& a, unsigned long long b) const {
     using Text = typename Product::Text;
-    constexpr int steps = OperandFragment<A, depth>::steps;
-    constexpr bool even = TileB::major == Major::mn || TileB::swizzle == 128;
-    constexpr int fours = even ? steps / 4 : 0;
-    for_each_number<fours>([&]<int i>() {
-      Instruction::template run_four<Text, set, TileB::step(1)>(a.at + 4 * i,
-                                                                b + TileB::step(4 * i));
-    });
-    for_each_number<steps - 4 * fours>([&]<int i>() {
-      constexpr int step = 4 * fours + i;
-      Instruction::template run<Text, set>(a.at[step], b + TileB::step(step));
-    });
+    Product::template in_fours<OperandFragment<A, depth>::steps>(
+        [&]<int step>() {
+          Instruction::template run_four<Text, set, TileB::step(1)>(a.at + step,
+                                                                    b + TileB::step(step));
+        },
+        [&]<int step>() {
+          Instruction::template run<Text, set>(a.at[step], b + TileB::step(step));
+        });
   }
 };
 

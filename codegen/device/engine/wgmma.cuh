@@ -204,18 +204,24 @@ struct Mma<Shape_, Types_, Registers, TileB> {
                                      unsigned long long b, bool keep) {
     static_assert(first + steps <= OperandFragment<typename Types::A, depth>::steps,
                   "B's k lies within A's");
-    // Where four steps lie evenly, one statement has them.
+    in_fours<steps>(
+        [&]<int step>() {
+          Instruction::template run_four<Text, TileB::step(1)>(
+              sums.at, a.at + first + step, b + TileB::step(step), keep || step > 0);
+        },
+        [&]<int step>() {
+          Instruction::template run<Text>(sums.at, a.at[first + step], b + TileB::step(step),
+                                          keep || step > 0);
+        });
+  }
+  // Where four steps lie evenly, one statement has them: calls four.operator()<step>() for those,
+  // one.operator()<step>() for the others.
+  template <int steps, class Four, class One>
+  static SINTER_DEVICE void in_fours(const Four& four, const One& one) {
     constexpr bool even = TileB::major == Major::mn || TileB::swizzle == 128;
     constexpr int fours = even ? steps / 4 : 0;
-    for_each_number<fours>([&]<int i>() {
-      Instruction::template run_four<Text, TileB::step(1)>(sums.at, a.at + first + 4 * i,
-                                                           b + TileB::step(4 * i), keep || i > 0);
-    });
-    for_each_number<steps - 4 * fours>([&]<int i>() {
-      constexpr int step = 4 * fours + i;
-      Instruction::template run<Text>(sums.at, a.at[first + step], b + TileB::step(step),
-                                      keep || step > 0);
-    });
+    for_each_number<fours>([&]<int i>() { four.template operator()<4 * i>(); });
+    for_each_number<steps - 4 * fours>([&]<int i>() { one.template operator()<4 * fours + i>(); });
   }
 };
 
