@@ -6,6 +6,27 @@
 using namespace sinter;
 using namespace sinter::test;
 
+namespace {
+
+// Of an image and a square filter; `last`: channels lie together.
+DepthwiseConfig depthwise_schedule(DataType io, const Dims& x, std::int64_t filter,
+                                   std::int64_t stride, bool gradient, bool last) {
+  Images i{.last = last, .g = Shared<Graph>::make(GraphOptions{.io = io})};
+  const Dims w{x[1], 1, filter, filter}, y{x[0], x[1], x[2] / stride, x[3] / stride};
+  const ConvAttributes a = padded(filter / 2, stride, x[1]);
+  if (gradient)
+    i.output(conv_dgrad(i.input("dy", y), i.input("w", w), x, a), "dx", x);
+  else
+    i.output(conv_fprop(i.input("x", x), i.input("w", w), a), "y", y);
+  const auto kernels = planned(*i.g).kernels;
+  REQUIRE(kernels.size() == 1);
+  const auto k = schedule_kernel(kernels[0], device_model("sm_90a"), {});
+  REQUIRE(k.depthwise());
+  return *k.depthwise();
+}
+
+}  // namespace
+
 TEST_CASE("depthwise convolutions have an engine of their own, whatever lies together") {
   for (const bool last : {true, false})
     for (const std::int64_t stride : {1, 2}) {
@@ -59,18 +80,7 @@ TEST_CASE("several filters of a channel, 8-bit numbers and f32 in narrow groups 
 TEST_CASE("large depthwise convolutions of 16-bit numbers run on tensor cores") {
   const auto on_tensor_cores = [](DataType io, const Dims& x, std::int64_t filter,
                                   std::int64_t stride, bool gradient) {
-    Images i{.g = Shared<Graph>::make(GraphOptions{.io = io})};
-    const Dims w{x[1], 1, filter, filter}, y{x[0], x[1], x[2] / stride, x[3] / stride};
-    const ConvAttributes a = padded(filter / 2, stride, x[1]);
-    if (gradient)
-      i.output(conv_dgrad(i.input("dy", y), i.input("w", w), x, a), "dx", x);
-    else
-      i.output(conv_fprop(i.input("x", x), i.input("w", w), a), "y", y);
-    const auto kernels = planned(*i.g).kernels;
-    REQUIRE(kernels.size() == 1);
-    const auto k = schedule_kernel(kernels[0], device_model("sm_90a"), {});
-    REQUIRE(k.depthwise());
-    return k.depthwise()->mma.has_value();
+    return depthwise_schedule(io, x, filter, stride, gradient, true).mma.has_value();
   };
   const Dims wide{64, 384, 28, 28}, flat{128, 144, 56, 56};
   for (const DataType io : {bf16, f16})
@@ -204,18 +214,7 @@ TEST_CASE("depthwise convolutions of small images, channels first, take whole pl
 TEST_CASE("depthwise convolutions of many taps, channels first, run on tensor cores") {
   const auto in_lines = [](DataType io, const Dims& x, std::int64_t filter, std::int64_t stride,
                            bool gradient) {
-    Images i{.last = false, .g = Shared<Graph>::make(GraphOptions{.io = io})};
-    const Dims w{x[1], 1, filter, filter}, y{x[0], x[1], x[2] / stride, x[3] / stride};
-    const ConvAttributes a = padded(filter / 2, stride, x[1]);
-    if (gradient)
-      i.output(conv_dgrad(i.input("dy", y), i.input("w", w), x, a), "dx", x);
-    else
-      i.output(conv_fprop(i.input("x", x), i.input("w", w), a), "y", y);
-    const auto kernels = planned(*i.g).kernels;
-    REQUIRE(kernels.size() == 1);
-    const auto k = schedule_kernel(kernels[0], device_model("sm_90a"), {});
-    REQUIRE(k.depthwise());
-    return k.depthwise()->lines.has_value();
+    return depthwise_schedule(io, x, filter, stride, gradient, false).lines.has_value();
   };
   for (const DataType io : {bf16, f16})
     for (const bool gradient : {false, true}) {
