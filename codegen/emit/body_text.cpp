@@ -181,6 +181,12 @@ void BodyText::print(TextWriter& out, int i) const {
     out.line("const {} {} = {};", value_type(s.arithmetic), name(i), expression(i));
 }
 
+std::string BodyText::kept(int i) const { return fmt::format("fragment.kept.{}[e]", name(i)); }
+
+void BodyText::print_kept(TextWriter& out, int i) const {
+  out.line("const {} {} = {};", value_type(statement(i).arithmetic), name(i), kept(i));
+}
+
 void BodyText::print_assignment(TextWriter& out, int i) const {
   out.line("{} = {};", name(i), expression(i));
 }

@@ -58,6 +58,10 @@ class BodyText {
   std::string run(int i) const;
   // "const float y = ...;", or the store or reduce.
   void print(TextWriter& out, int i) const;
+  // "fragment.kept.y[e]", and "const float y = fragment.kept.y[e];": what an earlier phase has
+  // left.
+  std::string kept(int i) const;
+  void print_kept(TextWriter& out, int i) const;
   // "y = ...;" for a value that is declared elsewhere.
   void print_assignment(TextWriter& out, int i) const;
 

@@ -86,6 +86,12 @@ void print_fragment(TextWriter& out, const ScheduledKernel& kernel, const Kernel
       out.line("sinter::Resampled<Config::{}, {}, width> {};", names.gather[i],
                value_type(arithmetic_of(spec, number)), names.gathered[i]);
   print_random(out, body);
+  if (rowwise && !rowwise->kept.empty()) {
+    out.open("struct Kept {{");
+    for (int i : rowwise->kept)
+      out.line("{} {}[width];", value_type(body.statement(i).arithmetic), body.name(i));
+    out.close("} kept;");
+  }
   if (rowwise && rowwise->pipeline_stages > 0) {
     print_ahead(out, names, ports_of_rows(spec, packing));
   } else if (const RowwiseSpec* const rows = spec.as_rowwise(); rows && rows->num_partials > 0) {

@@ -100,7 +100,8 @@ void print_row_fragment(TextWriter& out, const KernelSpec& spec, const KernelNam
 void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body,
                  const RowwiseConfig& schedule, int phase, bool columns, Known& known) {
   const Packing& packing = schedule.packing;
-  const std::vector<bool> live = live_statements(body.body(), effects(body.body(), phase));
+  const std::vector<bool> live =
+      live_statements(body.body(), effects(body.body(), phase), known.kept);
   std::vector<int> row, element, row_stores;
   std::set<int> members, divisors;
   for (int i = 0; i < body.size(); ++i) {
@@ -137,8 +138,21 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
                    members.count(i) ? body.print_assignment(out, i) : body.print(out, i);
                    if (divisors.count(i)) out.line("{} = {};", body.divisor_name(i), body.name(i));
                  });
-  const auto print = [&](int i) { body.print(out, i); };
-  if (schedule.early > 0) print_prefetch(out, names, body, first);
+  const auto print = [&](int i) {
+    const bool keeps = std::ranges::find(schedule.kept, i) != schedule.kept.end();
+    if (known.kept.contains(i)) {
+      body.print_kept(out, i);
+    } else {
+      body.print(out, i);
+      if (keeps) out.line("{} = {};", body.kept(i), body.name(i));
+    }
+    if (keeps) known.kept.insert(i);
+  };
+  if (schedule.early > 0) {
+    std::set<int> early = first;
+    std::erase_if(early, [&](int p) { return !packing.ports[static_cast<std::size_t>(p)].early; });
+    print_prefetch(out, names, body, early);
+  }
   print_moves(out, names, body, "fetch", "", first, "fetch");
   print_moves(out, names, body, "fetch", "", weights, "fetch_weights");
   print_moves(out, names, body, "fetch", "", again, "refetch");
@@ -175,6 +189,25 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   print_moves(out, names, body, "flush", "const ", packed_ports(body, live, StatementKind::store),
               "flush");
   print_function(out, "void store_row(const Args& args, const Coord& c) const", row_stores, print);
+  const bool together =
+      !schedule.row_aligned.empty() && packing.width > 1 && !row_stores.empty() &&
+      std::ranges::all_of(row_stores, [&](int i) {
+        return schedule.row_aligned[static_cast<std::size_t>(body.statement(i).port)] > 0;
+      });
+  if (together) {
+    out.line("static constexpr bool stores_rows = true;");
+    out.line("template <class Phase, int rows>");
+    out.open(
+        "SINTER_DEVICE static void store_rows(const Args& args, const Coord& c, "
+        "const Phase (&phase)[rows]) {{");
+    for (int i : row_stores) {
+      const auto port = static_cast<std::size_t>(body.statement(i).port);
+      out.line("sinter::store_rows<Config::{}, {}, &Phase::{}>(args.{}, c, phase);",
+               names.access[port], schedule.row_aligned[port], body.name(body.statement(i).args[0]),
+               names.port[port]);
+    }
+    out.close("}");
+  }
   out.close("};");
 }
 

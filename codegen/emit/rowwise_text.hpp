@@ -16,9 +16,10 @@ void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNa
 void print_row_fragment(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                         const RowwiseConfig& schedule, const BodyText& body);
 
-// What the phases before have put into a place: ports, and statements that draw numbers.
+// What the phases before have put into a place: ports, statements that draw numbers, and those
+// whose values are kept.
 struct Known {
-  std::set<int> fetched, drawn;
+  std::set<int> fetched, drawn, kept;
 };
 
 // Everything that a phase's stores and reduces need. `columns`: values are reduced down them, too.

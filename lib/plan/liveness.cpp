@@ -24,11 +24,12 @@ bool has_later_elements(const KernelSpec& spec) {
   return false;
 }
 
-std::vector<bool> live_statements(const Body& body, const std::vector<int>& roots) {
+std::vector<bool> live_statements(const Body& body, const std::vector<int>& roots,
+                                  const std::set<int>& known) {
   std::vector<bool> needed(body.statements.size());
   for (int r : roots) needed[static_cast<std::size_t>(r)] = true;
   for (std::size_t i = body.statements.size(); i-- > 0;)  // operands stand before their use
-    if (needed[i])
+    if (needed[i] && !known.contains(static_cast<int>(i)))
       for (int a : body.statements[i].args) needed[static_cast<std::size_t>(a)] = true;
   return needed;
 }

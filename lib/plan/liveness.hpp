@@ -1,5 +1,6 @@
 // Which statements of a body a result needs.
 #pragma once
+#include <set>
 #include <vector>
 
 #include "plan/kernel_spec.hpp"
@@ -12,8 +13,10 @@ bool acts(const Statement& statement);
 // Rowwise: some elements of a row need a reduction over it.
 bool has_later_elements(const KernelSpec& spec);
 
-// What the given statements need, themselves included.
-std::vector<bool> live_statements(const Body& body, const std::vector<int>& roots);
+// What the given statements need, themselves included; not what those of `known` do, whose values
+// are at hand.
+std::vector<bool> live_statements(const Body& body, const std::vector<int>& roots,
+                                  const std::set<int>& known = {});
 
 // True for values that are the same whatever the given indices are: constants, other indices, loads
 // that do not follow the given ones, and formulas of such.

@@ -235,15 +235,30 @@ bool choose_wide_stores(const KernelSpec& spec, int widest, Packing& packing) {
   return true;
 }
 
-bool fetch_late(const KernelSpec& spec, Packing& packing) {
+namespace {
+
+bool same_for_many_rows(const KernelSpec& spec, const KernelPort& p) {
   constexpr std::int64_t kMany = 8;
-  const std::int64_t all = count(spec.extent);
+  return elements_reached(spec.extent, p.access) <= count(spec.extent) / kMany;
+}
+
+}  // namespace
+
+void ask_early(const KernelSpec& spec, Packing& packing) {
+  for (std::size_t i = 0; i < packing.ports.size(); ++i) {
+    PortPack& pack = packing.ports[i];
+    const KernelPort& p = spec.ports[i];
+    pack.early = has_pack(pack) && !pack.weight && !p.written && !same_for_many_rows(spec, p);
+  }
+}
+
+bool fetch_late(const KernelSpec& spec, Packing& packing) {
   bool any = false;
   for (std::size_t i = 0; i < packing.ports.size(); ++i) {
     PortPack& pack = packing.ports[i];
     const KernelPort& p = spec.ports[i];
     if (!has_pack(pack) || pack.weight || p.written) continue;
-    pack.late = elements_reached(spec.extent, p.access) <= all / kMany;
+    pack.late = same_for_many_rows(spec, p);
     any |= pack.late;
   }
   return any;

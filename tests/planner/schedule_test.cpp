@@ -80,6 +80,74 @@ TEST_CASE("threads of a softmax hold no more values than registers do") {
   }
 }
 
+// A softmax computes its exponentials for the sum and for the results.
+TEST_CASE("costly values stay in registers for a later phase, cheap ones do not") {
+  for (const auto& [columns, kept] : {std::pair{768, 1}, {100, 1}, {262144, 0}}) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    g.output(softmax(g.tensor({.name = "x", .dim = {16384, columns}})).y, "y");
+    const auto found = kernels(g, "sm_90a");
+    REQUIRE(found.size() == 1);
+    CAPTURE(columns);
+    const std::string text = emitted(found[0], "sm_90a").source;
+    CHECK(scheduled(found[0], "sm_90a").rowwise()->kept.size() == static_cast<std::size_t>(kept));
+    CHECK((text.find("= fragment.kept.") != std::string::npos) == (kept > 0));
+  }
+  Graph g{{.io = bf16, .intermediate = f32}};
+  const auto x = g.tensor({.name = "x", .dim = {16384, 768}});
+  g.output(layernorm(x, g.tensor({.name = "s", .dim = {1, 768}}),
+                     g.tensor({.name = "b", .dim = {1, 768}}), 1e-5)
+               .y,
+           "y");
+  const auto found = kernels(g, "sm_90a");
+  REQUIRE(found.size() == 1);
+  CHECK(scheduled(found[0], "sm_90a").rowwise()->kept.empty());
+}
+
+TEST_CASE("what many rows share is not asked for early") {
+  Graph g{{.io = bf16}};
+  const auto x = g.tensor({.name = "x", .dim = {64, 64, 28, 28}}),
+             s = g.tensor({.name = "s", .dim = {1, 64, 1, 1}}),
+             b = g.tensor({.name = "b", .dim = {1, 64, 1, 1}});
+  g.output(groupnorm(x, s, b, 1e-5, {.groups = 32}).y, "y");
+  const auto found = kernels(g, "sm_90a");
+  REQUIRE(found.size() == 1);
+  const ScheduledKernel k = scheduled(found[0], "sm_90a");
+  REQUIRE(k.rowwise()->early > 0);
+  std::vector<std::string> early;
+  for (std::size_t i = 0; i < found[0].ports.size(); ++i)
+    if (k.packing()->ports[i].early) early.push_back(found[0].ports[i].name);
+  CHECK(early.size() == 1);
+  const std::string text = emitted(found[0], "sm_90a").source;
+  std::size_t asked = 0;
+  for (std::size_t at = 0; (at = text.find("sinter::prefetch<", at)) != std::string::npos; ++at)
+    ++asked;
+  CHECK(asked == 1);
+}
+
+TEST_CASE("short rows that lie together have few threads each, which store neighbours at once") {
+  for (const auto& [columns, along] : {std::pair{3, 1}, {8, 1}, {16, 2}, {64, 8}}) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    const auto x = g.tensor({.name = "x", .dim = {1 << 18, columns, 16}});
+    g.output(reduction(x, ReductionMode::add, {1 << 18, 1, 16}), "y", {.data_type = f32});
+    const auto found = kernels(g, "sm_90a");
+    REQUIRE(found.size() == 1);
+    CAPTURE(columns);
+    CHECK(scheduled(found[0], "sm_90a").rowwise()->threads_per_row == along);
+    CHECK(emitted(found[0], "sm_90a").source.find("sinter::store_rows<") != std::string::npos);
+  }
+}
+
+TEST_CASE("short narrow rows of costly elements share a warp") {
+  for (const auto& [columns, threads] : {std::pair{100, 8}, {128, 16}, {512, 32}}) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    g.output(softmax(g.tensor({.name = "x", .dim = {100000, columns}})).y, "y");
+    const auto found = kernels(g, "sm_90a");
+    REQUIRE(found.size() == 1);
+    CAPTURE(columns);
+    CHECK(scheduled(found[0], "sm_90a").rowwise()->threads_per_row == threads);
+  }
+}
+
 // Packs that are as wide need no ends that reach out of their row.
 TEST_CASE("rows that start where memory is aligned are not cut") {
   for (const auto& [columns, misaligned] : {std::pair{24576, false}, {24577, true}}) {

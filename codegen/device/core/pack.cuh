@@ -127,6 +127,15 @@ SINTER_DEVICE void flush(Element* base, const Coord& c, const Pack<Element, widt
       to[i] = reinterpret_cast<const Move*>(pack.at)[i];
 }
 
+// Writes what `member` of each of the phases of neighbouring rows is, from the first one's on.
+template <class Access, int aligned, auto member, class Element, class Coord, class Phase, int rows>
+SINTER_DEVICE void store_rows(Element* base, const Coord& c, const Phase (&phase)[rows]) {
+  Pack<Element, rows, aligned> pack;
+#pragma unroll
+  for (int e = 0; e < rows; ++e) put(pack, e, phase[e].*member);
+  flush<Access>(base, c, pack);
+}
+
 // One place of a pack as a value; `otherwise` where a window is left.
 template <class T, class Held>
 SINTER_DEVICE T get(const Held& held, int e) {

@@ -260,9 +260,13 @@ struct Rows : RowLayout<Config> {
       threads.total(ReductionsOf<Phase>(), totals, turn);
       finish(ReductionsOf<Phase>(), totals);
     }
+    if constexpr (requires { Phase::stores_rows; }) {
+      if (active[0] && threads.lane == 0) Phase::store_rows(args, row[0], phase);
+    } else {
 #pragma unroll
-    for (int s = 0; s < states; ++s)
-      if (active[s] && stores(s) && threads.lane == 0) phase[s].store_row(args, row[s]);
+      for (int s = 0; s < states; ++s)
+        if (active[s] && stores(s) && threads.lane == 0) phase[s].store_row(args, row[s]);
+    }
   }
 
   // ---- the columns

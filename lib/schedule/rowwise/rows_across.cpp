@@ -146,6 +146,16 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
   const double along =
       any_length ? std::max(columns / kSome, std::min(columns, kWarp / s.rows_per_block)) : columns;
   s.threads_per_row = std::min(s.threads / s.rows_per_block, power_of_two_from(along, 1024));
+  // Short rows have few threads along them where there are enough rows for every SM: each then has
+  // more in flight, and less is exchanged. (Sums of 12 x 1000 of 80 million bf16 on an H200: 60.5
+  // us with 8 threads, 45.5 with 2.)
+  constexpr double kShortRow = 8;
+  const int few = power_of_two_from(columns / kShortRow, s.threads_per_row);
+  if (!any_length && !cached && few < s.threads_per_row &&
+      rows / width * few >= static_cast<double>(device.sms) * device.threads_per_sm) {
+    s.threads_per_row = few;
+    s.rows_per_block = s.threads / few;
+  }
   s.threads = s.rows_per_block * s.threads_per_row;
   const int cost = element_cost(spec, spec.body) * width;
   const int bytes = std::max(1, s.packing.fetched_bytes);
@@ -176,11 +186,24 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
 
 }  // namespace
 
+std::vector<int> rows_together(const KernelSpec& spec, const Packing& packing) {
+  std::vector<int> aligned(spec.ports.size());
+  for (const Statement& s : spec.body.statements) {
+    if (s.kind != StatementKind::store || !s.per_row) continue;
+    const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
+    if (p.together == 1 && spec.extent[packing.dim] % packing.width == 0 &&
+        common_step(spec, p.access, packing.dim, packing.width) == 1)
+      aligned[static_cast<std::size_t>(s.port)] = alignment(spec, p, packing.dim, packing.width);
+  }
+  return aligned;
+}
+
 void schedule_across(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
   const double rows = choose_across(spec, device, s),
                columns = elements(spec.extent, spec.rowwise().outer_rank, spec.extent.size());
   divide_across(spec, rows, columns, device, s);
   s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.packing.width)));
+  if (s.aligned_by < 0) s.row_aligned = rows_together(spec, s.packing);
 }
 
 }  // namespace sinter

@@ -114,6 +114,8 @@ std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const Ker
   else
     choose_places(spec, decided.packing.width, own);
   if (own.aligned_by >= 0 || !holds(decided.packing, own.packing)) return {};
+  if (!decided.row_aligned.empty() && decided.row_aligned != rows_together(spec, decided.packing))
+    return {};
   RowwiseConfig s = decided;
   const RowwiseSpec& of = spec.rowwise();
   if (s.held_places > 0 && elements(spec.extent, of.outer_rank, spec.extent.size()) >
@@ -138,7 +140,9 @@ RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device
     schedule_across(spec, device, s);
   else
     schedule_along(spec, device, s);
+  s.kept = kept_values(spec, s);
   s.early = early_blocks(spec, device, s);
+  if (s.early > 0) ask_early(spec, s.packing);
   s.shared_bytes = static_cast<std::uint32_t>(s.pipeline_stages * s.slot_bytes);
   s.microseconds = microseconds(spec, device);
   return s;

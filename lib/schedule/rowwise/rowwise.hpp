@@ -16,19 +16,23 @@ struct RowwiseConfig : Launch {
   int aligned_by = -1;  // the port by which packs are aligned where rows start anywhere, or, where
                         // they lie together, one that is cut out of aligned pieces; -1: none
   int threads_per_row = 1, rows_per_block = 1;
-  int blocks_per_row = 1;     // a cluster
-  int rows_at_once = 1;       // resident, a warp a row at the most: that a thread has in flight
-  bool rows_fastest = false;  // neighbouring threads hold neighbouring rows
-  bool resident = false;      // a row stays in registers from phase to phase
-  int held_places = 0;        // resident, of any length: the most places that a thread has
-  bool prefetch = false;      // resident: what all rows share is fetched before the first phase
-  bool recompute = false;     // resident: values are computed anew in every phase, not kept
-  int early = 0;              // resident: blocks that prefetch while the kernel before still runs
-  bool ahead = false;         // column reductions: the next row is fetched before this one ends
-  int pipeline_stages = 0;    // ahead: rows that are in flight to shared memory, or 0: to registers
-  int in_flight = 0;      // pipeline_stages: those that need not have arrived when a row is taken
-  int slot_bytes = 0;     // pipeline_stages: of one row of every thread
-  bool by_lanes = false;  // lanes fetch what belongs to rows as a whole for 32 steps
+  int blocks_per_row = 1;        // a cluster
+  int rows_at_once = 1;          // resident, a warp a row at the most: that a thread has in flight
+  bool rows_fastest = false;     // neighbouring threads hold neighbouring rows
+  std::vector<int> row_aligned;  // rows_fastest: of each port, results of neighbouring rows that
+                                 // lie together, as aligned; 0: none do
+  bool resident = false;         // a row stays in registers from phase to phase
+  int held_places = 0;           // resident, of any length: the most places that a thread has
+  bool prefetch = false;         // resident: what all rows share is fetched before the first phase
+  bool recompute = false;        // resident: values are computed anew in every phase, not kept
+  std::vector<int> kept;    // resident: statements whose values the first phase that computes them
+                            // leaves for the others (exp(x - max) of a softmax)
+  int early = 0;            // resident: blocks that prefetch while the kernel before still runs
+  bool ahead = false;       // column reductions: the next row is fetched before this one ends
+  int pipeline_stages = 0;  // ahead: rows that are in flight to shared memory, or 0: to registers
+  int in_flight = 0;        // pipeline_stages: those that need not have arrived when a row is taken
+  int slot_bytes = 0;       // pipeline_stages: of one row of every thread
+  bool by_lanes = false;    // lanes fetch what belongs to rows as a whole for 32 steps
 };
 
 // With what was decided for another spec of the same structure, whose rows are as long; nothing

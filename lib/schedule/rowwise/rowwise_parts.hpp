@@ -13,6 +13,8 @@ struct PlaceBytes {
 PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing);
 
 bool computes_doubles(const KernelSpec& spec);
+// Whether elements take more instructions than conversions and sums do: an exponential, a division.
+bool computes_costly(const KernelSpec& spec);
 
 inline constexpr int kKeptValues = 32;  // that a thread has computed and keeps from phase to phase
 inline constexpr int kUsualPlaces = 4;  // of a long row, that a thread holds
@@ -29,6 +31,12 @@ double busy_share(double places, double each);
 // together. Returns the places of a row.
 double choose_places(const KernelSpec& spec, int widest, RowwiseConfig& s);
 
+// Costly values that one phase computes at a place and a later one needs again, where registers
+// hold those of all places.
+std::vector<int> kept_values(const KernelSpec& spec, const RowwiseConfig& s);
+
+// RowwiseConfig::row_aligned.
+std::vector<int> rows_together(const KernelSpec& spec, const Packing& packing);
 // Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
 void schedule_across(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s);
 // A row is shared by threads that lie along it.

@@ -87,11 +87,16 @@ struct Phase1 {
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {
     sinter::store<Config::DbiasAccess>(args.dbias, c, sum);
   }
+  static constexpr bool stores_rows = true;
+  template <class Phase, int rows>
+  SINTER_DEVICE static void store_rows(const Args& args, const Coord& c, const Phase (&phase)[rows]) {
+    sinter::store_rows<Config::DbiasAccess, 4, &Phase::sum>(args.dbias, c, phase);
+  }
 };
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_add_d234a5f8(const __grid_constant__ Args args) {
+void sinter_reduce_add_a6ed241c(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();

@@ -50,6 +50,9 @@ template <int width>
 struct Fragment {
   sinter::Pack<sinter::bf16, width> x;
   sinter::Pack<sinter::bf16, width> y;
+  struct Kept {
+    float e_t[width];
+  } kept;
 };
 struct RowFragment { SINTER_DEVICE void fetch(const Args& args, const Coord& c) {} };
 struct Phase0 {
@@ -103,6 +106,7 @@ struct Phase1 {
     const float x = sinter::get<float>(fragment.x, e);
     const float shifted = sinter::op::Sub::apply(x, top);
     const float e_t = sinter::op::Exp::apply(shifted);
+    fragment.kept.e_t[e] = e_t;
     reductions.accumulate<Add1>(e_t);
   }
   template <int width>
@@ -112,12 +116,11 @@ struct Phase1 {
 struct Phase2 {
   static constexpr int number = 2;
   static constexpr bool has_elements = true;
-  float top = 0;
   float sum = 0;
   float stats = 0;
   sinter::math::Divisor sum_divisor;
   SINTER_DEVICE void row(const Args& args, const Coord& c, const RowFragment& of_row, const Reductions& reductions) {
-    top = reductions.result<Max0>();
+    const float top = reductions.result<Max0>();
     sum = reductions.result<Add1>();
     sum_divisor = sum;
     const float log_sum = sinter::op::Log::apply(sum);
@@ -129,18 +132,12 @@ struct Phase2 {
   template <int width>
   SINTER_DEVICE static void fetch_weights(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Fragment<width>& fragment) {
-    sinter::fetch<Config::XAccess>(args.x, c, fragment.x);
-  }
+  SINTER_DEVICE static void refetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE static void recompute(Fragment<width>& fragment) {
-    sinter::recompute(fragment.x);
-  }
+  SINTER_DEVICE static void recompute(Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions) const {
-    const float x = sinter::get<float>(fragment.x, e);
-    const float shifted = sinter::op::Sub::apply(x, top);
-    const float e_t = sinter::op::Exp::apply(shifted);
+    const float e_t = fragment.kept.e_t[e];
     const float y = sinter::math::divide(e_t, sum_divisor);
     sinter::put(fragment.y, e, y);
   }
@@ -155,7 +152,7 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_max_reduce_add_sub_exp_fb15a69d(const __grid_constant__ Args args) {
+void sinter_reduce_max_reduce_add_sub_exp_d53d8a23(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();
