@@ -56,6 +56,7 @@ std::string how_by_warpgroups(Config& get, std::uint32_t threads, std::string_vi
   std::string s = fmt::format(
       "the tensor cores of sm_90a, {} stages of 128 bytes of k in shared memory", get("stages"));
   s += get("alternate") ? "; two warpgroups take tiles in turn, one multiplies while one finishes"
+       : threads > 384  ? "; three warpgroups share a tile"
        : threads > 256  ? "; two warpgroups share a tile"
                         : "; one warpgroup multiplies";
   if (get("loaded_rows") < get("tile_m"))

@@ -115,16 +115,14 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
   if (e.b2) e.unroll = std::min(e.unroll, 2);  // slabs of half the columns
   const int lane_packs = 1024 / p.products / 32 / e.packing.width;
-  e.ahead = e.prefetch && t.split == 1 && e.unroll == lane_packs;
+  e.ahead = e.prefetch && t.split == 1 && e.unroll == lane_packs && t.consumers < 3;
   e.threads = 128 * (t.consumers + 1);
   // Of the 504 that three warpgroups have, in steps of eight.
   const int kept = sums_per_thread(t) * (e.promote_accumulators ? 3 : 1) + (e.ahead ? 64 : 0);
   e.producer_registers = kept >= 192 ? 24 : 40;
   e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
-  if (p.gradient) {  // of three consumers' and one producer's warps
-    e.producer_registers = 24;
-    e.consumer_registers = t.consumers == 3 ? 160 : 240;
-  }
+  if (p.gradient) e.producer_registers = 24, e.consumer_registers = 240;
+  if (t.consumers == 3) e.producer_registers = 24, e.consumer_registers = 160;
   if (p.gathered) e.producer_registers = 56, e.consumer_registers = 224;
   e.wide_index = needs_wide_index(o.spec);
   e.least_blocks = blocks_that_fit(p, t, device);

@@ -165,10 +165,15 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
                                        : few_filters ? kGradientCache
                                        : p.window    ? kWindowCache
                                                      : 1))};
+  // Of convolutions three consumers gain less than it seems: 22.3 and 20.4 us for 8 x 320 channels
+  // of 56 x 56, 3 x 3, stride 2, estimated at 25.4 and 22.8, but 35.0 and 37.1 for 96 channels of
+  // 64 images, estimated at 32.3 and 31.0.
+  constexpr double kThree = 1.05;
+  const double three = t.consumers == 3 && p.window ? kThree : 1;
   // The slowest counts; the others a little, so that equals do not waste power.
   const double sum = std::accumulate(std::begin(times), std::end(times), 0.0);
   return (*std::max_element(std::begin(times), std::end(times)) + costs.others * sum) *
-             hindrance(p, t) +
+             hindrance(p, t) * three +
          (kStart - (blocks_that_fit(p, t, device) > 1 ? kReady : 0)) / device.clock;
 }
 
@@ -219,7 +224,14 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   if ((t.cluster_m - 1) * t.m >= p.rows_each() || (t.cluster_n - 1) * t.n >= p.columns)
     return false;
   // What more sums would spill; of two warpgroups the producer gives up registers for 192.
-  if (sums_per_thread(t) > (t.consumers == 1 ? 160 : 192)) return false;
+  if (sums_per_thread(t) > (t.consumers == 1 ? 160 : t.consumers == 2 ? 192 : 96)) return false;
+  // Three have fewer registers for all that is held beside the sums. In gradients of convolutions
+  // they lose to two. (Data gradients of 16 x 160 channels of 80 x 80, 3 x 3, on an H200: 42.9 us
+  // in tiles of 256 x 64, 50.4 in 192 x 160; of stride 2 3 to 8 %.)
+  if (t.consumers == 3 &&
+      (p.promote_accumulators || p.products > 1 || p.reduces || p.groups > 0 || p.taps > 0 ||
+       t.split > 1 || (p.window && !(p.a_k_fastest && p.b_k_fastest))))
+    return false;
   // The sums, and those of two stages.
   if (p.promote_accumulators && sums_per_thread(t) > 64) return false;
   const int loaded = p.taps > 0 ? t.m : loaded_rows(p, t), columns = t.n / p.products;
@@ -324,19 +336,26 @@ int gradient_pixels(const TileProblem& p) {
 
 int sums_per_thread(const Tile& t) { return mmas_of_consumer(t) * t.n / 2; }
 
+namespace {
+
+// Registers of a consumer's thread besides its sums, where there are most.
+int registers_beside(const Tile& t) { return (t.consumers == 3 ? 160 : 240) - sums_per_thread(t); }
+
+}  // namespace
+
 bool has_little_room(const Tile& t) {
-  constexpr int kRoomy = 128;
-  return sums_per_thread(t) > kRoomy;
+  constexpr int kRoomy = 112;
+  return registers_beside(t) < kRoomy;
 }
 
 bool stores_as_summed(const TileProblem& p, const Tile& t) {
   constexpr int kStoredTogether = 16;  // columns that stmatrix puts
-  // Sums beside which there are registers for an epilogue that computes, and one that reads.
-  constexpr int kComputes = 160, kReads = 128;
+  // Registers beside the sums for an epilogue that computes, and for one that reads.
+  constexpr int kComputes = 80, kReads = 112;
   const bool swapped = t.window_stages > 0 && t.swap_ab;
   return (p.stores_rows || (p.stores_pieces && swapped)) && t.split == 1 &&
-         t.n % kStoredTogether == 0 && (!p.computes || sums_per_thread(t) <= kComputes) &&
-         (!p.reads || sums_per_thread(t) <= kReads);
+         t.n % kStoredTogether == 0 && (!p.computes || registers_beside(t) >= kComputes) &&
+         (!p.reads || registers_beside(t) >= kReads);
 }
 
 int blocks_that_fit(const TileProblem& p, const Tile& t, const DeviceModel& device) {
@@ -385,9 +404,9 @@ std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& 
   struct Sharing {
     int cluster_m, cluster_n, split;
   };
-  constexpr Shape kShapes[] = {
-      {128, 2, false}, {256, 2, false}, {64, 2, true}, {128, 2, true},
-      {64, 1, false},  {128, 1, false}, {256, 2, true}};  // the last of convolutions alone
+  constexpr Shape kShapes[] = {{128, 2, false}, {256, 2, false}, {64, 2, true},
+                               {128, 2, true},  {64, 1, false},  {128, 1, false},
+                               {192, 3, false}, {256, 2, true}};  // the last of convolutions alone
   constexpr Sharing kSharings[] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {4, 1, 1},
                                    {1, 4, 1}, {1, 1, 2}, {1, 1, 3}, {1, 1, 4},
                                    {1, 1, 5}, {1, 1, 6}, {1, 1, 7}, {1, 1, 8}};
