@@ -104,8 +104,7 @@ TEST_CASE("the gradient of a bias is the kernel's") {
     return families(planned(
         {.attributes = attributes, .bias = true, .dbias = true, .bias_dim = dim, .of_bias = type}));
   };
-  constexpr Family rows = Family::rowwise, each = Family::pointwise,
-                   fused = Family::attention_backward;
+  constexpr Family each = Family::pointwise, fused = Family::attention_backward;
   // Each element is stored once; before it are zeros where tiles may not be visited.
   CHECK(with({2, 4, 200, 300}) == kFused);
   CHECK(with({2, 4, 200, 300}, DataType::f32) == kFused);
@@ -130,8 +129,7 @@ TEST_CASE("attention backward with a mask of blocks is one kernel") {
 }
 
 TEST_CASE("what is not wanted of dQ, dK and dV has no kernels") {
-  constexpr Family rows = Family::rowwise, each = Family::pointwise,
-                   fused = Family::attention_backward;
+  constexpr Family rows = Family::rowwise, fused = Family::attention_backward;
   for (const char* target : {"sm_90a", "sm_80"})
     for (const std::int64_t d : {64, 128}) {
       const auto with = [&](std::string_view wanted) {
@@ -199,8 +197,7 @@ TEST_CASE("dQ in one order has counters behind its sums, where the order matters
 }
 
 TEST_CASE("CTAs share the queries of a tile of keys where tiles leave SMs idle") {
-  constexpr Family rows = Family::rowwise, each = Family::pointwise,
-                   fused = Family::attention_backward;
+  constexpr Family each = Family::pointwise, fused = Family::attention_backward;
   const auto parts = [](const Attention& a, std::string_view target) {
     const Partition p = partitioned(*graph_of(a), target);
     for (const KernelSpec& k : p.kernels)

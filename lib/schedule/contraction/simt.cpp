@@ -43,7 +43,7 @@ SimtConfig schedule_simt(const KernelSpec& spec, const DeviceModel& device) {
   SimtConfig s;
   s.wide_index = needs_wide_index(spec);
   const ContractionSpec& c = spec.contraction();
-  const int m = c.first_m(), n = c.first_n(), k = c.first_k();
+  const int n = c.first_n(), k = c.first_k();
   const int last_m = c.m ? n - 1 : -1, last_n = c.n ? k - 1 : -1,
             last_k = c.k() ? k + c.k() - 1 : -1;
   s.a_k_fastest = !prefers(spec, c.a().body, last_k, last_m, is_load);
