@@ -152,6 +152,23 @@ void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& name
 
 }  // namespace
 
+namespace {
+
+// Whether the live statements store a sum, and do nothing else.
+bool stores_sum(const BodyText& body, const std::vector<bool>& live) {
+  for (int i = 0; i < body.size(); ++i) {
+    if (!live[static_cast<std::size_t>(i)]) continue;
+    const Statement& s = body.statement(i);
+    if (s.kind == StatementKind::store
+            ? body.statement(s.args[0]).kind != StatementKind::accumulator || s.gather >= 0
+            : s.kind != StatementKind::accumulator)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 // The epilogue of a contraction where a thread holds packs of neighbours.
 void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                            const BodyText& body, const WgmmaConfig* engine) {
@@ -194,6 +211,9 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
                 engine->stored_together == 1 ? "contraction::ColumnsOf<Config>::fetch" : "fetch",
                 "", columns, "fetch_columns");
     out.line("static constexpr bool reads_columns = {};", !columns.empty());
+    if (stores_sum(body, live))
+      out.line("using StoredSum = {};",
+               storage_type(spec.ports[static_cast<std::size_t>(engine->stored_rows)].type));
     print_rows(out, spec, names, *engine);
   }
   out.close("};");

@@ -119,6 +119,24 @@ struct HostNamedInstruction {
   static void get(float* to) {
     std::memcpy(to, &sums<set>()[first], fours * 4 * sizeof *to);
   }
+  template <class Text, int set, int first, int count>
+  static void put_blocks(const unsigned* lines) {
+    const auto rounded = [](float x) -> unsigned {
+      return Text::Number::kText[0] == 'b' ? bf16::encode(x).bits : f16::encode(x).bits;
+    };
+    for (int i = 0; i < count; ++i) {
+      unsigned blocks[4];
+      for (int j = 0; j < 4; ++j) {
+        const Sum* pair = &sums<set>()[first + i * 8 + j * 2];
+        blocks[j] = rounded(static_cast<float>(pair[0])) | rounded(static_cast<float>(pair[1]))
+                                                               << 16;
+      }
+      if (Text::kOrder[0])
+        hopper::put_blocks_transposed(lines[i], blocks);
+      else
+        hopper::put_blocks(lines[i], blocks);
+    }
+  }
   template <int set>
   static float total() {
     float total = 0;

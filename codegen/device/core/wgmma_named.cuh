@@ -94,6 +94,38 @@ struct NamedRegisters {
 #undef SINTER_GET_FOUR
     if constexpr (fours > now) get<set, first + 4 * now, fours - now>(to + 4 * now);
   }
+  // The sums of sixteen columns, eight registers from the `first` on, a multiple of 4, rounded to
+  // 16 bits, to the lines of shared memory that the lanes name (hopper::put_blocks); of `count`
+  // times sixteen columns, four times a statement. `Text`: the type's name, ".trans" or nothing.
+  template <class Text, int set, int first, int count>
+  static SINTER_DEVICE void put_blocks(const unsigned* lines) {
+#define SINTER_ROUNDED(to, four, low, high) \
+  "cvt.rn.%1x2.f32 " to ", s%0_" four "_" high ", s%0_" four "_" low "; "
+#define SINTER_PUT_SIXTEEN(line, four0, four1) \
+  SINTER_ROUNDED("b0", four0, "0", "1")        \
+  SINTER_ROUNDED("b1", four0, "2", "3")        \
+  SINTER_ROUNDED("b2", four1, "0", "1")        \
+  SINTER_ROUNDED("b3", four1, "2", "3")        \
+  "stmatrix.sync.aligned.m8n8.x4%2.shared.b16 [" line "], {b0, b1, b2, b3}; "
+#define SINTER_SIXTEEN(i) "r"(lines[i]), "n"(first / 4 + 2 * i), "n"(first / 4 + 2 * i + 1)
+    constexpr int now = count >= 4 ? 4 : 1;
+    if constexpr (now == 4)
+      asm volatile("{.reg .b32 b0, b1, b2, b3; " SINTER_PUT_SIXTEEN("%3", "%4", "%5")
+                       SINTER_PUT_SIXTEEN("%6", "%7", "%8") SINTER_PUT_SIXTEEN("%9", "%10", "%11")
+                           SINTER_PUT_SIXTEEN("%12", "%13", "%14") "}" ::"n"(set),
+                   "C"(Text::Number::kText), "C"(Text::kOrder), SINTER_SIXTEEN(0),
+                   SINTER_SIXTEEN(1), SINTER_SIXTEEN(2), SINTER_SIXTEEN(3)
+                   : "memory");
+    else
+      asm volatile(
+          "{.reg .b32 b0, b1, b2, b3; " SINTER_PUT_SIXTEEN("%3", "%4", "%5") "}" ::"n"(set),
+          "C"(Text::Number::kText), "C"(Text::kOrder), SINTER_SIXTEEN(0)
+          : "memory");
+#undef SINTER_SIXTEEN
+#undef SINTER_PUT_SIXTEEN
+#undef SINTER_ROUNDED
+    if constexpr (count > now) put_blocks<Text, set, first + 8 * now, count - now>(lines + now);
+  }
   // Stores `fours` times four registers, from the `first` on: of each four, two at `to` + 4 at[i]
   // and two `below` bytes further. One statement stores four fours, since each function and each
   // statement takes the compiler time.

@@ -32,6 +32,13 @@ struct NamedAccumulator {
     static_assert(first % 4 == 0);
     Instruction::template get<set, first, fours>(sums);
   }
+  // `count` times sixteen columns, from register `first` on, rounded to 16 bits, to lines as
+  // hopper::put_blocks has them, or put_blocks_transposed (wgmma::BlocksText).
+  template <class Text, int first, int count>
+  SINTER_DEVICE void put_blocks(const unsigned* lines) const {
+    static_assert(first % 4 == 0);
+    Instruction::template put_blocks<Text, set, first, count>(lines);
+  }
   // All of a thread's added up, in any order.
   SINTER_DEVICE float total() const { return Instruction::template total<set>(); }
   // All of a thread's to memory, and back from there.

@@ -59,6 +59,16 @@ SINTER_NUMBER_TEXT(f8e5m2, "e5m2")
 SINTER_NUMBER_TEXT(i8, "s8")
 SINTER_NUMBER_TEXT(u8, "u8")
 #undef SINTER_NUMBER_TEXT
+template <class Number_, bool transposed>
+struct BlocksText {
+  using Number = NumberText<Number_>;
+  static constexpr char kOrder[] = "";
+};
+template <class Number_>
+struct BlocksText<Number_, true> {
+  using Number = NumberText<Number_>;
+  static constexpr char kOrder[] = ".trans";
+};
 template <int bytes>
 struct DepthText {
   static constexpr char kText[] = {bytes == 1 ? '3' : '1', bytes == 1 ? '2' : '6', 0};

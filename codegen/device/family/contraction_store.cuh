@@ -27,6 +27,9 @@
 //                                                all rows
 //   fetch_columns(args, coordinates, fragment)   reads it
 //   result(fragment)                             the Pack of the result in a Fragment
+//
+// and, where results are the sums and nothing else, StoredSum: the type that they are rounded to.
+// C++ then never sees them, which saves a tenth of the time to compile.
 #pragma once
 #include "sinter/device/core/hopper.cuh"
 #include "sinter/device/core/warp_matrix.cuh"
@@ -43,6 +46,10 @@ concept StoresTiles = requires {
 };
 template <class Body>
 concept StoresRows = Body::stores_rows;
+template <class Body>
+concept StoresSums = requires {
+  typename Body::StoredSum;
+};
 
 // 16 rows x 64 columns of results.
 using StoreTile = SharedTile<bf16, Major::k, 16, 64>;
@@ -62,26 +69,45 @@ SINTER_DEVICE unsigned results(const Args& args, const Coord& c,
   return Body::result(fragment).word(0);
 }
 
-// A part of a warp's sums: 16 rows x 64 columns, or those that the tile has. Its number is one that
-// the compiler knows, or not.
-using PartSums = float[EpilogueTile::columns / 2];
-template <class Config, int number>
-SINTER_DEVICE void get_part(Int<number>, PartSums& sums) {
-  using S = Shape<Config>;
-  constexpr int block = number / S::across, from = number % S::across * 32,
-                left = (S::columns / 2 - from) / 4;
-  Sums<Config, block>{}.template get<from, (left < 8 ? left : 8)>(sums);
-}
-// Of those from `first` to `end`. Registers have no index: each part is a branch, found by halving.
-template <class Config, int first = 0, int end = Shape<Config>::parts>
-SINTER_DEVICE void get_part(int which, PartSums& sums) {
+// Calls f.operator()<which>(), where `which` lies from `first` to `end`. Registers have no index:
+// each part is a branch, found by halving.
+template <class Config, int first = 0, int end = Shape<Config>::parts, class F>
+SINTER_DEVICE void with_part(int which, const F& f) {
   constexpr int middle = (first + end) / 2;
   if constexpr (end - first == 1)
-    get_part<Config>(Int<first>{}, sums);
+    f.template operator()<first>();
   else if (which < middle)
-    get_part<Config, first, middle>(which, sums);
+    with_part<Config, first, middle>(which, f);
   else
-    get_part<Config, middle, end>(which, sums);
+    with_part<Config, middle, end>(which, f);
+}
+
+// A part of a warp's sums: 16 rows x 64 columns, or those that the tile has.
+using PartSums = float[EpilogueTile::columns / 2];
+template <class Config>
+SINTER_DEVICE void get_part(int which, PartSums& sums) {
+  with_part<Config>(which, [&]<int number>() {
+    using S = Shape<Config>;
+    constexpr int block = number / S::across, from = number % S::across * 32,
+                  left = (S::columns / 2 - from) / 4;
+    Sums<Config, block>{}.template get<from, (left < 8 ? left : 8)>(sums);
+  });
+}
+// Rounds them to a StoreTile at `to`.
+template <class Config, class Body>
+SINTER_DEVICE void put_part(int which, unsigned to) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  unsigned lines[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) lines[i] = to + StoreTile::place(lane % 16, i * 16 + lane / 16 * 8);
+  with_part<Config>(which, [&]<int number>() {
+    using S = Shape<Config>;
+    constexpr int block = number / S::across, from = number % S::across * 32,
+                  left = (S::columns / 2 - from) / 8;
+    Sums<Config, block>{}
+        .template put_blocks<wgmma::BlocksText<typename Body::StoredSum, false>, from,
+                             (left < 4 ? left : 4)>(lines);
+  });
 }
 
 // Few parts are written out: the next part's sums are on their way while a part leaves (2048 x 2048
@@ -262,11 +288,14 @@ SINTER_DEVICE void store_tile(const Args& args, const TileCoord<Config>& tile, i
               row = tile.row + first_row + block * 64 + warp * 16, column = tile.column + part * 64;
     const unsigned to = hopper::address(&slab) + (number + turn) % 2 * StoreTile::bytes;
     PartSums sums;
-    get_part<Config>(number, sums);
+    if constexpr (!StoresSums<Body>) get_part<Config>(number, sums);
     hopper::wait_for_stores<1>();  // the one before the last has left; of the lane that stored it
     __syncwarp();
-    put_results<Config, Body>(args, batch, row, column, next_part<Config>(tile, part), 64, columns,
-                              sums, to);
+    if constexpr (StoresSums<Body>)
+      put_part<Config, Body>(number, to);
+    else
+      put_results<Config, Body>(args, batch, row, column, next_part<Config>(tile, part), 64,
+                                columns, sums, to);
     hopper::fence_async_proxy();
     __syncwarp();
     if (lane == 0) {
@@ -377,11 +406,15 @@ SINTER_DEVICE void store_rows(const Args& args, const TileCoord<Config>& tile, i
       if (part + 1 < S::across) load_part(part + 1);
       __syncwarp();
     }
-    PartSums sums;
-    get_part<Config>(number, sums);
-    put_results<Config, Body, sources>(args, batch, row, tile.column + part * 64,
-                                       next_part<Config>(tile, part), S::columns - part * 64,
-                                       read_columns, sums, hopper::address(tiles));
+    if constexpr (StoresSums<Body>) {
+      put_part<Config, Body>(number, hopper::address(tiles));
+    } else {
+      PartSums sums;
+      get_part<Config>(number, sums);
+      put_results<Config, Body, sources>(args, batch, row, tile.column + part * 64,
+                                         next_part<Config>(tile, part), S::columns - part * 64,
+                                         read_columns, sums, hopper::address(tiles));
+    }
     __syncwarp();
     if (part * 64 < columns) {
       result.get(tiles);

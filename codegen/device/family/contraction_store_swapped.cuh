@@ -155,20 +155,32 @@ SINTER_DEVICE void store_rows_swapped(const Args& args, const TileCoord<Config>&
     const auto tile_of = [&](int i) {
       return reinterpret_cast<unsigned char*>(slabs + i) + part % 2 * StoreTile::bytes;
     };
-    float sums[in_part * 8];
-    for_each_number<parts>([&]<int i>() {
-      if (i == part) Sums<Config, 0>{}.template get<i * in_part * 8, in_part * 2>(sums);
-    });
+    if constexpr (StoresSums<Body>) {
+      unsigned lines[in_part];
 #pragma unroll
-    for (int i = 0; i < in_part; ++i) {
-      unsigned blocks[4];
+      for (int i = 0; i < in_part; ++i) lines[i] = hopper::address(tile_of(i)) + line;
+      for_each_number<parts>([&]<int i>() {
+        if (i == part)
+          Sums<Config, 0>{}
+              .template put_blocks<wgmma::BlocksText<typename Body::StoredSum, true>,
+                                   i * in_part * 8, in_part>(lines);
+      });
+    } else {
+      float sums[in_part * 8];
+      for_each_number<parts>([&]<int i>() {
+        if (i == part) Sums<Config, 0>{}.template get<i * in_part * 8, in_part * 2>(sums);
+      });
 #pragma unroll
-      for (int block = 0; block < 4; ++block) {
-        const int sum = (i * 2 + block / 2) * 4 + block % 2 * 2;
-        blocks[block] = results_of_pixels<Config, Body>(args, of_channel[block % 2],
-                                                        read[block % 2], sums[sum], sums[sum + 1]);
+      for (int i = 0; i < in_part; ++i) {
+        unsigned blocks[4];
+#pragma unroll
+        for (int block = 0; block < 4; ++block) {
+          const int sum = (i * 2 + block / 2) * 4 + block % 2 * 2;
+          blocks[block] = results_of_pixels<Config, Body>(
+              args, of_channel[block % 2], read[block % 2], sums[sum], sums[sum + 1]);
+        }
+        hopper::put_blocks_transposed(hopper::address(tile_of(i)) + line, blocks);
       }
-      hopper::put_blocks_transposed(hopper::address(tile_of(i)) + line, blocks);
     }
     // All channels of the part's pixels are there; and the part before has been read by all warps,
     // so that the next one may take its place.
