@@ -137,7 +137,9 @@ template <class Config, class Body>
 struct PartColumns {
   using P = Problem<Config>;
   static constexpr int pairs = 8;
-  // Parts and tiles end where the result does: a branch a pair takes the compiler a tenth longer.
+  // Parts and tiles end where the result does: a branch a pair takes the compiler a tenth longer,
+  // and results wait (16384 x 4096 x 1024 with bias and residual on an H200 253.4 us with branches,
+  // 243.1 without; 512 x 8192 x 8192 with bias and relu 105.2 and 103.9).
   static constexpr bool all_there = [] {
     constexpr int columns = Shape<Config>::columns;
     if constexpr (is_known(P::columns))
