@@ -150,6 +150,22 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
        g.output(reshape(matmul(x, w), {2, 2, 8}) + b, "y");
        const Lowered l = after(name, g);
        CHECK((*l.graph)[first(l, OpKind::pointwise).outputs[0]].dim == Dims{4, 8});
+       // Channels that are last in what is added and stored are those of the product's rows, but
+       // not where the result's lines are pixels.
+       const auto image = [](Graph& graph, const Dims& strides) {
+         auto rows = graph.tensor({.name = "rows", .dim = {2, 3, 5, 16}}),
+              weight = graph.tensor({.name = "weight", .dim = {1, 1, 16, 8}}),
+              r = graph.tensor({.name = "r", .dim = {2, 8, 3, 5}, .stride = strides});
+         graph.output(relu(transpose(matmul(rows, weight), {0, 3, 1, 2})) + r, "y2",
+                      {.stride = strides});
+       };
+       Graph last, apart;
+       image(last, {120, 1, 40, 8});
+       const Lowered m = after(name, last);
+       CHECK((*m.graph)[first(m, OpKind::pointwise).outputs[0]].dim == Dims{2, 3, 5, 8});
+       image(apart, {120, 15, 5, 1});
+       test::GraphCase c(apart, Fill::normal, 3);
+       CHECK_FALSE(run_passes(c.lowering(), {{}, {pass_of(name), 1}, {}}));
      }},
     {"store_copy",
      [](std::string_view name) {

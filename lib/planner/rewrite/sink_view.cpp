@@ -16,6 +16,59 @@ bool reduces(const Rewriter& g, NodeId r, const View& back) {
   return n.op == OpKind::reduction && operand_view(back, g[n.outputs[0]].dim);
 }
 
+// The axis along which whoever computes a tensor has neighbours side by side: the channels of a
+// convolution, the last one of a product or norm; -1: not known.
+int inner_axis(const Rewriter& g, TensorId t) {
+  for (int i = 0; i < kMostChained; ++i) {
+    const NodeId p = g.producer(t);
+    if (p < 0) {
+      const auto at = g.location(t);
+      for (int a = g[t].dim.size() - 1; at && a >= 0; --a)
+        if (at->stride[a] == 1 && g[t].dim[a] > 1) return a;
+      return -1;
+    }
+    const Node& n = g.node(p);
+    if (n.op == OpKind::conv_fprop || n.op == OpKind::conv_dgrad) return 1;
+    if (n.op == OpKind::matmul) return g[t].dim.size() - 1;
+    if (!elementwise(g, t)) return -1;
+    const auto over_all = [&](TensorId x) { return x >= 0 && g[x].dim == g[t].dim; };
+    const auto x = std::find_if(n.inputs.begin(), n.inputs.end(), over_all);
+    if (x == n.inputs.end()) return -1;
+    t = *x;
+  }
+  return -1;
+}
+
+// Whether all that is computed from `y` element by element, to the end, reads and is written with
+// neighbours side by side along this axis.
+bool lies_along(const Rewriter& g, TensorId y, int axis, int& budget) {
+  const Dims& dim = g[y].dim;
+  const auto along = [&](TensorId x) {
+    const int a = axis - (dim.size() - g[x].dim.size());
+    if (g[x].has_value || a < 0 || g[x].dim[a] == 1) return true;
+    const auto at = g.location(x);
+    return at && at->stride[a] == 1;
+  };
+  const auto& readers = g.readers(y);
+  return !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](NodeId r) {
+    const Node& n = g.node(r);
+    const TensorId z = n.outputs[0];
+    if (!computes_over(g, n, y) || --budget < 0 || !all_operands(n, y, along)) return false;
+    return g[z].output ? along(z) : lies_along(g, z, axis, budget);
+  });
+}
+
+// A transpose that gives rows other neighbours is behind its readers no loss where these have the
+// neighbours of what is before it (channels that are last in memory, whatever their axis).
+bool turns_back(const Rewriter& g, const Node& movement) {
+  const int inner = inner_axis(g, movement.inputs[0]);
+  if (inner < 0) return false;
+  const Dims& permutation = std::get<TransposeAttributes>(movement.attributes).permutation;
+  const auto at = std::find(permutation.begin(), permutation.end(), inner);
+  int budget = kMostChained;
+  return lies_along(g, movement.outputs[0], static_cast<int>(at - permutation.begin()), budget);
+}
+
 bool sink_view(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
@@ -26,7 +79,7 @@ bool sink_view(MovedViews& views, NodeId id) {
   const bool copied = views.in_memory(t) && !g.location(y);
   if (!exact || (views.in_memory(t) && !copied) || count(g[y].dim) == 0) return false;
   if (!copied && (!g.is_virtual(t) || g.readers(t).size() != 1)) return false;
-  if (!keeps_neighbours(n)) return false;
+  if (!keeps_neighbours(n) && !turns_back(g, n)) return false;
   const View v = views.of_node(id), back = inverse(v);
   const std::vector<NodeId> readers = g.readers(y);
   for (NodeId r : readers)
