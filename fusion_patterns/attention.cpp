@@ -23,13 +23,13 @@ class AttentionPattern final : public Pattern {
 
   bool anchors(const FusionState& state, NodeId n) const override {
     if (state.node(n).op != OpKind::matmul) return false;
-    const auto attention = attention_at(state, n);
+    const auto attention = attention_at(state, n, can_run_attention);
     return attention && all_free(state, *attention) &&
            fits(state, *attention, nodes_of(*attention));
   }
 
   std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const override {
-    const auto attention = attention_at(state, anchor);
+    const auto attention = attention_at(state, anchor, can_run_attention);
     if (!attention || !all_free(state, *attention)) return {};
     Match m{nodes_of(*attention), anchor, 0};
     add_epilogue(state, *attention, m, explain);
@@ -39,7 +39,7 @@ class AttentionPattern final : public Pattern {
   }
 
   std::vector<KernelSpec> lower(const FusionState& state, const Match& m) const override {
-    const auto attention = attention_at(state, m.anchor);
+    const auto attention = attention_at(state, m.anchor, can_run_attention);
     return {attention_spec(state, *attention, m.nodes)};
   }
 

@@ -151,10 +151,13 @@ attention("f8_wide", b=1, hq=1, hk=1, sq=20, skv=40, d=320, dv=264, attn_scale=0
 
 
 def paged_attention(name="attention_paged", b=2, hq=4, hk=2, sq=1, d=16, dv=16, page=16, pages=5, io="f16", blocks=10,
-                    hv=None, cache=None, **attributes):
+                    hv=None, cache=None, computed=False, **attributes):
     g = Graph(name, io)
     fields = {"data_type": cache} if cache else {}
-    g.tensor("Q", [b, hq, sq, d])
+    if computed:
+        g.pointwise("mul", "Q", g.tensor("rows", [b, hq, sq, d]), g.value("factor", 0.75))
+    else:
+        g.tensor("Q", [b, hq, sq, d])
     g.tensor("K", [blocks, hk, page, d], **fields)
     g.tensor("V", [blocks, hv or hk, page, dv], **fields)
     for t in ("Page_table_K", "Page_table_V"):
@@ -178,6 +181,7 @@ paged_attention("attention_paged_f8", sq=3, d=32, dv=32, pages=4, io="bf16", blo
 paged_attention("attention_paged_f8_128", hk=1, sq=3, d=128, dv=64, page=8, pages=12, io="bf16", blocks=27, cache="f8e4m3")
 paged_attention("attention_paged_f32", sq=3, d=32, dv=32, pages=4, io="f32", blocks=9)
 paged_attention("attention_paged_shared_keys", hk=1, hv=4, sq=20, d=32, page=8, pages=3, blocks=7)
+paged_attention("attention_paged_computed_queries", d=64, dv=64, page=8, pages=3, blocks=7, computed=True)
 
 
 # Heads of more than 256 elements: two consumers share 64 rows. Results of an even number of slabs of 64 columns and of

@@ -145,7 +145,7 @@ TEST_CASE("values that are the first columns of the keys are loaded with them") 
 }
 
 TEST_CASE("keys and values in pages are loaded where they lie") {
-  const auto kernels = [](std::int64_t page, bool keys_read_again = false) {
+  const auto kernels = [](std::int64_t page, bool keys_read_again = false, bool computed = false) {
     auto g = start({});
     const auto i32_of = [&](const char* name, Dims dim) {
       return g->tensor({.name = name, .dim = dim, .data_type = DataType::i32});
@@ -158,13 +158,15 @@ TEST_CASE("keys and values in pages are loaded where they lie") {
     in.page_table_v = keys_read_again ? in.page_table_k : i32_of("table_v", {2, 1, 6, 1});
     in.seq_len_q = i32_of("lq", {2, 1, 1, 1});
     in.seq_len_kv = i32_of("lk", {2, 1, 1, 1});
-    g->output(sdpa(q, k, v, {.padding_mask = true}, in).o, "o");
+    g->output(sdpa(computed ? relu(q) : q, k, v, {.padding_mask = true}, in).o, "o");
     for (const auto& d : g->check()) FAIL(d.message());
     return families(for_sm_90a(*g));
   };
   const std::vector one{Family::attention};
   CHECK(kernels(16) == one);
   CHECK(kernels(16, true) == one);
+  // Queries that are no 16-bit numbers in memory yet are written so by whoever computes them.
+  CHECK(kernels(16, false, true) == std::vector{Family::pointwise, Family::attention});
   CHECK(kernels(8) == one);
   // Equal shares of keys, whose counters begin at zero.
   CHECK(kernels(256) == std::vector{Family::pointwise, Family::attention});

@@ -281,9 +281,20 @@ NodeId pages_read_by(const FusionState& state, NodeId reader, TensorId operand,
   return gather;
 }
 
+// Whether a kernel loads the pages of these nodes where they lie. Other operands need not lie so.
+bool loads_pages(const FusionState& state, const AttentionNodes& a, CanRunAttention can_run) {
+  KernelSpec spec = attention_spec(state, a, nodes_of(a));
+  for (ProductOperand AttentionSpec::*which : not_loadable(spec, state.device()))
+    if ((which == &AttentionSpec::k && a.pages_k >= 0) ||
+        (which == &AttentionSpec::v && a.pages_v >= 0))
+      return false;
+  return can_run(state, std::move(spec));
+}
+
 }  // namespace
 
-std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second) {
+std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second,
+                                           CanRunAttention can_run) {
   auto a = attention_of_region(state, second);
   const bool region = a && is_attention(state, *a);
   if (!region) a = attention_by_hand(state, second);
@@ -301,8 +312,7 @@ std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId seco
   if (k[0] == entries && k[1] >= v[1]) a->pages_k = pages_read_by(state, a->first, keys, a->views);
   if (v[0] == entries && v[1] >= k[1])
     a->pages_v = pages_read_by(state, a->second, values, a->views);
-  if ((a->pages_k >= 0 || a->pages_v >= 0) &&
-      !plan_attention(attention_spec(state, *a, nodes_of(*a)), state.device()))
+  if ((a->pages_k >= 0 || a->pages_v >= 0) && !loads_pages(state, *a, can_run))
     a->pages_k = a->pages_v = -1, a->views.clear();
   return a;
 }

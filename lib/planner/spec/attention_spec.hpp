@@ -63,8 +63,11 @@ PackedSequences packed_sequences(const FusionState& state, KernelSpec& spec, Ten
                                  TensorId offsets_kv);
 
 // The attention whose second product a node is; nothing where it is none, or where what lies inside
-// is of use to others. Its nodes may be taken.
-std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second);
+// is of use to others. Its nodes may be taken. `can_run`: whether one kernel can compute it, once
+// the operands that it cannot load have been written to where it can.
+using CanRunAttention = bool (*)(const FusionState& state, KernelSpec attention);
+std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId second,
+                                           CanRunAttention can_run);
 
 // `nodes`: those of the attention and of the epilogue.
 KernelSpec attention_spec(const FusionState& state, const AttentionNodes& attention,
