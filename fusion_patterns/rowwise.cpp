@@ -10,6 +10,8 @@
 // reduced down the columns, over the axes that R keeps (the gradients of a norm's scale and bias)
 // or some of them (one scale and bias for every image); such a result is complete only when the
 // kernel has ended.
+#include <algorithm>
+
 #include "fusion_patterns/pattern.hpp"
 #include "planner/spec/body_builder.hpp"
 
@@ -43,6 +45,38 @@ bool reduces_columns(const Graph& g, const Node& n, const Dims& full, const Dims
   }
   return kinds == 1 || (kinds <= kMaxKinds && count(kept) >= kLeastRows * kinds &&
                         count(full) / count(kept) % kWholePacks == 0);
+}
+
+// The nodes without those behind the reductions that no result of the kernel needs and that other
+// kernels go on with, element by element or in a reduction: these can compute them for themselves.
+std::vector<NodeId> without_tail(const FusionState& state, const std::vector<NodeId>& nodes,
+                                 const Dims& full) {
+  const Graph& g = state.graph();
+  const auto goes_on = [&](NodeId reader) {
+    const Node& n = state.node(reader);
+    return (n.op == OpKind::pointwise && left_to_product(state, reader).why.empty()) ||
+           (n.op == OpKind::reduction && g[n.inputs[0]].dim == full);
+  };
+  std::vector<NodeId> kept = nodes, tail;
+  const auto is_tail = [&](NodeId n) {
+    const Node& node = state.node(n);
+    if (node.op != OpKind::pointwise || count(g[node.outputs[0]].dim) != count(full)) return false;
+    const auto& readers = state.consumers(node.outputs[0]);
+    return g.is_virtual(node.outputs[0]) && !readers.empty() &&
+           std::all_of(readers.begin(), readers.end(), [&](NodeId r) {
+             return contains(tail, r) || (!contains(nodes, r) && goes_on(r));
+           });
+  };
+  for (bool found = true; found;) {
+    found = false;
+    for (std::size_t i = kept.size(); i-- > 1;)  // the anchor stays
+      if (is_tail(kept[i])) {
+        tail.push_back(kept[i]);
+        kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(i));
+        found = true;
+      }
+  }
+  return kept;
 }
 
 class RowwisePattern final : public Pattern {
@@ -104,6 +138,11 @@ class RowwisePattern final : public Pattern {
       return runs_over(state, n, full_domain) ? Refusal()
                                               : refuse_other_domain(state, n, row_domain);
     });
+    // What a full kernel has no room for says nothing of who goes on with its results.
+    if (!m.full)
+      if (std::vector<NodeId> kept = without_tail(state, m.nodes, full);
+          kept.size() < m.nodes.size() && state.leaves_tail())
+        m.nodes = std::move(kept);
     m.saved_bytes = saved_bytes(state, m.nodes);
     return m;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "fusion_patterns/pattern.hpp"
@@ -147,6 +148,39 @@ std::vector<Candidate> choose(FusionState& state, std::span<const Alias> aliases
   }
 }
 
+// What a tensor takes in memory: results in f32 that products alone read from there have 16 bits
+// (narrow_operands).
+std::int64_t stored_bytes(const FusionState& state, TensorId t) {
+  const Graph& g = state.graph();
+  const NodeId producer = state.producer(t);
+  if (producer < 0 || !g.is_virtual(t) || g.type(t) != DataType::f32 ||
+      info(g.options().io).bytes != 2)
+    return state.bytes(t);
+  const auto& readers = state.consumers(t);
+  const bool narrow = std::all_of(readers.begin(), readers.end(), [&](NodeId r) {
+    return state.group(r) == state.group(producer) || is_contraction(state.node(r).op);
+  });
+  return state.bytes(t) / (narrow ? 2 : 1);
+}
+
+// What the kernels bring from memory and store, in bytes, each tensor once a kernel.
+std::int64_t traffic(const FusionState& state, const std::vector<Candidate>& chosen) {
+  std::int64_t bytes = 0;
+  for (const Candidate& c : chosen) {
+    const JoinedNodes joined(state, c.match.nodes);
+    std::set<TensorId> reached;
+    for (NodeId n : c.match.nodes) {
+      for (TensorId t : state.operands(n))
+        if (t >= 0 && !(state.producer(t) >= 0 && joined.contains(state.producer(t))))
+          reached.insert(t);
+      for (TensorId t : state.node(n).outputs)
+        if (t >= 0 && state.needed_outside(t, c.match.nodes)) bytes += stored_bytes(state, t);
+    }
+    for (TensorId t : reached) bytes += stored_bytes(state, t);
+  }
+  return bytes;
+}
+
 // An order of execution: kernels are units, folded nodes pass their inputs on.
 class Order {
  public:
@@ -244,8 +278,20 @@ bool nothing_to_do(const KernelSpec& spec) {
 Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
                     std::span<const Region> regions, std::span<const Alias> aliases) {
   const Storage storage(lowered);
-  FusionState state(lowered, storage, fuse, context, regions);
-  const auto chosen = fuse ? choose(state, aliases) : choose_alone(state);
+  std::optional<FusionState> first(std::in_place, lowered, storage, fuse, context, regions), second;
+  std::vector<Candidate> chosen = fuse ? choose(*first, aliases) : choose_alone(*first);
+  if (first->tail_found()) {
+    second.emplace(lowered, storage, fuse, context, regions);
+    second->leave_tails();
+    std::vector<Candidate> other = choose(*second, aliases);
+    // Not by an estimate, which is not the same for all extents of a class.
+    const std::int64_t more = traffic(*second, other) - traffic(*first, chosen);
+    if (other.size() <= chosen.size() && more <= 0 && (other.size() < chosen.size() || more < 0))
+      chosen = std::move(other);
+    else
+      second.reset();
+  }
+  const FusionState& state = second ? *second : *first;
   Partition result;
   Temporaries temporaries(static_cast<TensorId>(lowered.tensors().size()));
   std::vector<KernelSpec> kernels;

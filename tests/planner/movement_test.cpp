@@ -342,6 +342,21 @@ TEST_CASE("gradients of a groupnorm sum up each channel once") {
 }
 
 TEST_CASE(
+    "a norm and its gradients in one graph hand on statistics, not what each computes of them") {
+  Graph g{{.io = bf16}};
+  const Dims dim{4, 32, 16, 16};
+  auto x = g.tensor({.name = "x", .dim = dim}), dy = g.tensor({.name = "dy", .dim = dim}),
+       s = g.tensor({.name = "s", .dim = {1, 32, 1, 1}});
+  const auto n = groupnorm(x, s, s, 1e-5, {.forward_phase = ForwardPhase::training, .groups = 8});
+  const auto r = groupnorm_backward(dy, x, s, n.mean, n.inv_variance, 8);
+  g.output(n.y, "y");
+  g.output(r.dx, "dx");
+  g.output(r.dscale, "dscale");
+  const auto bytes = 2 * count(dim);
+  CHECK(moved_bytes(g) < 8 * bytes);  // x three times, dy twice, two results
+}
+
+TEST_CASE(
     "a norm that is quantised by blocks is computed where they are, from the rows' statistics") {
   for (const bool centred : {false, true}) {
     Graph g{{.io = bf16}};

@@ -96,6 +96,17 @@ class FusionState {
   // Whether a reserved node was asked for since start_looking().
   bool narrowed() const { return narrowed_; }
 
+  // ---- two ways to cut what several kernels could compute; whoever chooses compares them
+
+  // Whether a kernel leaves what only others need, and could compute, to these. Notes that it was
+  // asked, which it is where that makes a difference.
+  bool leaves_tail() const {
+    tail_found_ = true;
+    return leave_tails_;
+  }
+  bool tail_found() const { return tail_found_; }
+  void leave_tails() { leave_tails_ = true; }
+
   // An empty set of nodes.
   MarkPool::Borrowed marks() const { return MarkPool::Borrowed(pool_); }
 
@@ -161,7 +172,8 @@ class FusionState {
   std::vector<NodeId> reserved_nodes_;
   std::uint32_t viewer_ = 0;
   mutable MarkPool pool_;
-  mutable bool looking_ = false, narrowed_ = false;
+  mutable bool looking_ = false, narrowed_ = false, tail_found_ = false;
+  bool leave_tails_ = false;
   mutable NodeMarks seen_;
   mutable std::vector<NodeId> looked_at_;
 };
