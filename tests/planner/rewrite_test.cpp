@@ -269,6 +269,31 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
          g.output(matmul(x, input(w, {64, 32}, f8e4m3)), std::string("by_") + w);
        CHECK(nodes(after(name, g), OpKind::pointwise) == 3);
      }},
+    {"store_narrow",
+     [](std::string_view name) {
+       Graph g{{.io = bf16}};
+       auto x = g.tensor({.name = "x", .dim = {8, 16}}),
+            w = g.tensor({.name = "w", .dim = {16, 24}}),
+            v = g.tensor({.name = "v", .dim = {8, 24}});
+       const Tensor n = softmax(x, {.axis = 1}).y;  // f32, and the sum needs it so
+       g.output(matmul(n, w), "by_w");
+       g.output(matmul(transpose(n, {1, 0}), v), "by_v");
+       g.output(n + x, "sum");
+       const Lowered l = after(name, g);
+       std::vector<DataType> types;
+       for (const Node& node : l.graph->nodes())
+         if (node.op == OpKind::matmul) types.push_back((*l.graph)[node.inputs[0]].data_type);
+       CHECK(types == std::vector{bf16, bf16});
+       CHECK(nodes(l, OpKind::transpose) == 1);
+       // Others than products read nothing else, and f32 that the caller sees is not rounded.
+       Graph h{{.io = bf16}};
+       auto y = h.tensor({.name = "y", .dim = {8, 16}, .data_type = f32}),
+            u = h.tensor({.name = "u", .dim = {16, 24}});
+       h.output(matmul(y, u), "by_u");
+       h.output(relu(y), "relu");
+       test::GraphCase c(h, Fill::normal, 3);
+       CHECK_FALSE(run_passes(c.lowering(), {{}, {pass_of(name), 1}, {}}));
+     }},
 };
 
 }  // namespace

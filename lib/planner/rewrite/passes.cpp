@@ -8,7 +8,7 @@ extern const Pass share_repeats_pass, sink_concatenation_pass, split_reduction_p
     split_reduction_halves_pass, cancel_views_pass, separate_conversion_pass, slice_parts_pass,
     split_product_halves_pass, propagate_reshape_pass, hoist_view_pass, slice_operands_pass,
     sink_view_pass, store_copy_pass, channels_last_pass, propagate_layout_pass,
-    layout_for_reshape_pass, clone_dequantize_pass;
+    layout_for_reshape_pass, clone_dequantize_pass, store_narrow_pass;
 
 namespace {
 
@@ -39,10 +39,13 @@ const Pass* const kLayout[] = {&channels_last_pass, &propagate_layout_pass,
                                &layout_for_reshape_pass};
 // Behind both: it asks where operands lie. What it makes must not be joined again.
 const Pass* const kScales[] = {&clone_dequantize_pass};
+// Behind all others: what it makes is stored as it is.
+const Pass* const kStores[] = {&store_narrow_pass};
 
 const PassGroup kGroups[] = {
     {.repeated = kMovement, .once = kLayout},
     {.repeated = {}, .once = kScales, .needs_wgmma = true},
+    {.repeated = {}, .once = kStores, .needs_wgmma = true},
 };
 
 bool run_at(MovedViews& views, NodeId n, std::span<const Pass* const> passes) {

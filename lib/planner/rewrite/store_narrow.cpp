@@ -1,0 +1,104 @@
+// What products read beside others is stored a second time, in the type in which they multiply, by
+// whoever computes it.
+//
+//     x -> norm -> (f32) -> + y                   x -> norm -> (f32) -> + y
+//                     '---> matmul          =>            '-> identity -> (bf16) -> matmul
+#include <algorithm>
+
+#include "fusion_patterns/pattern.hpp"
+#include "planner/rewrite/pass.hpp"
+
+namespace sinter {
+namespace {
+
+// The tensor of which an operand is a view.
+TensorId viewed(const Rewriter& g, TensorId t) {
+  while (g.is_virtual(t) && is_view_op(g.node(g.producer(t)).op))
+    t = g.node(g.producer(t)).inputs[0];
+  return t;
+}
+
+// A product of two operands that it may round to the graph's 16-bit type, or that have it.
+bool multiplies_narrow(const Rewriter& g, const Node& n) {
+  const DataType io = g.options().io;
+  if (io != DataType::f16 && io != DataType::bf16) return false;
+  const DataType compute = n.compute == DataType::none ? g.options().compute : n.compute;
+  const auto narrow = [&](TensorId x) {
+    const TensorId t = viewed(g, x);
+    return g.type(t) == io || (g.type(t) == DataType::f32 && g.is_virtual(t));
+  };
+  return compute == DataType::f32 && narrow(n.inputs[0]) && narrow(n.inputs[1]);
+}
+
+// Whether somebody needs the tensor, or a view of it, as it is.
+bool read_by_others(const Rewriter& g, TensorId t) {
+  const auto& readers = g.readers(t);
+  return std::any_of(readers.begin(), readers.end(), [&](NodeId r) {
+    const Node& n = g.node(r);
+    if (g.in_region(r)) return true;
+    return is_view_op(n.op) ? read_by_others(g, n.outputs[0])
+                            : !is_contraction(n.op) || !multiplies_narrow(g, n);
+  });
+}
+
+class Narrow {
+ public:
+  explicit Narrow(Rewriter& g) : g_(g), io_(g.options().io) {}
+
+  // The operand in the graph's type: a view of a copy of `t`, each made once.
+  TensorId shown(TensorId operand, TensorId t) {
+    const NodeId p = g_.producer(operand);
+    const Node from = operand == t ? Node{} : g_.node(p);
+    const TensorId source = operand == t ? t : shown(from.inputs[0], t);
+    const OpKind op = operand == t ? OpKind::pointwise : from.op;
+    const Attributes attributes = operand == t ? PointwiseAttributes{} : from.attributes;
+    for (NodeId r : g_.readers(source)) {
+      const Node& n = g_.node(r);
+      const TensorId y = n.outputs[0];
+      if (n.op == op && n.attributes == attributes && g_.is_virtual(y) && g_.type(y) == io_ &&
+          g_[y].dim == g_[operand].dim && g_[y].stride == g_[operand].stride)
+        return y;
+    }
+    const TensorId y = g_.tensor_like(operand, g_[operand].dim, io_, "_narrow");
+    if (!g_[operand].stride.empty()) g_.set_stride(y, g_[operand].stride);
+    g_.make(y, op, attributes, {source}, p);
+    return y;
+  }
+
+ private:
+  Rewriter& g_;
+  const DataType io_;
+};
+
+// Values of 8 bits are multiplied as such, and their scales behind the sums.
+bool has_bytes(const Rewriter& g, TensorId t) {
+  const Node& n = g.node(g.producer(t));
+  return std::any_of(n.inputs.begin(), n.inputs.end(),
+                     [&](TensorId x) { return x >= 0 && info(g.type(x)).bytes == 1; });
+}
+
+bool store_narrow(MovedViews& views, NodeId id) {
+  Rewriter& g = views.g;
+  const Node n = g.node(id);
+  if (g.in_region(id) || !multiplies_narrow(g, n)) return false;
+  bool changed = false;
+  for (int port : {0, 1}) {
+    const TensorId operand = n.inputs[static_cast<std::size_t>(port)], t = viewed(g, operand);
+    if (g.type(operand) != DataType::f32 || g.type(t) != DataType::f32 || !g.is_virtual(t) ||
+        g.in_region(g.producer(t)) || has_bytes(g, t) || !read_by_others(g, t))
+      continue;
+    g.set_input(id, port, Narrow(g).shown(operand, t));
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace
+
+extern constinit const Pass store_narrow_pass{
+    "store_narrow",
+    "A computed f32 tensor that products read and others, too, is stored besides in the 16-bit "
+    "type to which the products may round it, so that no kernel of its own converts it.",
+    is_contraction, store_narrow};
+
+}  // namespace sinter
