@@ -475,35 +475,3 @@ def tokens_behind_images():
 
 
 tokens_behind_images()
-
-
-def products_beside_f32():
-    """Results in f32 that products read and others, too: a norm between a product and a residual, and
-    gradients that are joined, summed to those of a bias and multiplied twice."""
-    g = Graph("norm_to_product_and_residual", "bf16")
-    rows, k, n = 72, 64, 96
-    g.tensor("x", [1, rows, k])
-    g.tensor("scale", [1, 1, k])
-    g.tensor("w1", [1, k, n])
-    g.tensor("b1", [1, 1, n])
-    g.tensor("w2", [1, n, k])
-    g.node("rmsnorm", {"X": "x", "SCALE": "scale", "epsilon": g.value("epsilon", 1e-5)}, "norm")
-    g.pointwise("relu_fwd", "active", g.linear("norm", "w1", "b1", "up"))
-    g.pointwise("add", "y", g.matmul("active", "w2", "down"), "norm")
-    g.output("y")
-    g = Graph("gradients_of_joined_heads", "bf16")
-    g.tensor("x", [rows, k])
-    g.tensor("w", [k, 2 * k])
-    for t in "ab":
-        g.tensor("given_" + t, [rows, k])
-        g.tensor("sine_" + t, [rows, k], data_type="f32")
-        g.pointwise("mul", "part_" + t, "given_" + t, "sine_" + t)
-    g.node("concatenate", {"IN_0": "part_a", "IN_1": "part_b"}, "d", axis=1)
-    g.matmul(g.transpose("x", "columns", [1, 0]), "d", "dw")
-    g.matmul("d", g.transpose("w", "turned", [1, 0]), "dx")
-    g.reduction("add", "d", "db", [1, 2 * k])
-    g.output("dw", "dx")
-    g.output("db", data_type="f32")
-
-
-products_beside_f32()
