@@ -280,7 +280,8 @@ Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
   const Storage storage(lowered);
   std::optional<FusionState> first(std::in_place, lowered, storage, fuse, context, regions), second;
   std::vector<Candidate> chosen = fuse ? choose(*first, aliases) : choose_alone(*first);
-  if (first->tail_found()) {
+  constexpr std::size_t kMostCompared = 4096;  // nodes: those of larger graphs are chosen once
+  if (first->tail_found() && lowered.nodes().size() <= kMostCompared) {
     second.emplace(lowered, storage, fuse, context, regions);
     second->leave_tails();
     std::vector<Candidate> other = choose(*second, aliases);
