@@ -1,4 +1,4 @@
-"""Results in f32 that products read, and others too."""
+"""Results that lie, or are stored, as the product behind them wants it."""
 from corpus_graph import Graph
 
 
@@ -32,3 +32,21 @@ def products_beside_f32():
 
 
 products_beside_f32()
+
+
+def groups_before_convolution():
+    """Groups of an image whose channels are last: so they stay for the convolution behind the norm."""
+    n, c, h, k = 2, 40, 9, 16
+    last = {"stride": [h * h * c, 1, h * c, c]}
+    g = Graph("groupnorm_channels_last_convolution", "bf16")
+    g.tensor("x", [n, c, h, h], **last)
+    for t in ("scale", "shift"):
+        g.tensor(t, [1, c, 1, 1])
+    g.tensor("w", [k, c, 3, 3], stride=[9 * c, 1, 3 * c, c])
+    g.node("groupnorm", {"X": "x", "SCALE": "scale", "BIAS": "shift",
+                         "epsilon": g.value("epsilon", 1e-5)}, "norm", groups=4)
+    g.conv(g.pointwise("swish_fwd", "active", "norm"), "w", "y", pre_padding=[1, 1], post_padding=[1, 1])
+    g.output("y", stride=[h * h * k, 1, h * k, k])
+
+
+groups_before_convolution()

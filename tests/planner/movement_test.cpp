@@ -130,6 +130,21 @@ TEST_CASE("groups of few channels, which lie last, are normalised for each chann
     }
 }
 
+TEST_CASE("a norm of groups leaves an image's channels last for the convolution behind it") {
+  Graph g{{.io = bf16}};
+  const Dims dim{8, 320, 32, 32}, last{320 * 1024, 1, 32 * 320, 320};
+  const auto x = g.tensor({.name = "x", .dim = dim, .stride = last}),
+             w = g.tensor({.name = "w", .dim = {64, 320, 3, 3}, .stride = {2880, 1, 960, 320}}),
+             s = g.tensor({.name = "s", .dim = {1, 320, 1, 1}});
+  const ConvAttributes padded{.pre_padding = {1, 1}, .post_padding = {1, 1}};
+  g.output(conv_fprop(swish(groupnorm(x, s, s, 1e-5, {.groups = 32}).y), w, padded), "y",
+           {.stride = {64 * 1024, 1, 32 * 64, 64}});
+  const auto found = kernels(g, "sm_90a");
+  REQUIRE(found.size() == 4);  // parts of rows, whole rows, what is done with them, the products
+  CHECK(step(found[2].ports.back().access, found[2].extent.size() - 1) == 1);
+  CHECK(found[2].extent[found[2].extent.size() - 1] == 320);
+}
+
 TEST_CASE("an image that is rolled along two axes is copied once") {
   Graph g{{.io = bf16}};
   const Dims dim{2, 7, 5, 16};

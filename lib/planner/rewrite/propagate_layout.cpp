@@ -26,12 +26,23 @@ std::optional<Dims> ordered_as(const Rewriter& g, TensorId x, const Dims& dim) {
 bool takes_order(OpKind op) { return may_be_ordered(op) || op == OpKind::concatenate; }
 
 bool takes_any_order(const Rewriter& g, const Node& reader) {
-  if (reader.op != OpKind::concatenate) return reads_any_order(reader.op);
+  if (reader.op != OpKind::concatenate && reader.op != OpKind::reshape)
+    return reads_any_order(reader.op);
   const TensorId whole = reader.outputs[0];
   const auto& readers = g.readers(whole);
   return g.is_virtual(whole) && std::all_of(readers.begin(), readers.end(), [&](NodeId r) {
            return reads_any_order(g.node(r).op);
          });
+}
+
+// Whether reshapes of `y` (a groupnorm's channels, joined again) are views where it lies so.
+bool stay_views(const Rewriter& g, TensorId y, const Dims& stride) {
+  const auto& readers = g.readers(y);
+  return std::all_of(readers.begin(), readers.end(), [&](NodeId r) {
+    const Node& n = g.node(r);
+    return n.op != OpKind::reshape ||
+           reshape_strides(g[y].dim, stride, g[n.outputs[0]].dim).has_value();
+  });
 }
 
 bool propagate_layout(MovedViews& views, NodeId id) {
@@ -46,6 +57,7 @@ bool propagate_layout(MovedViews& views, NodeId id) {
     if (x < 0 || g[x].dim.size() != g[y].dim.size() || (same_dims && g[x].dim != g[y].dim))
       continue;
     const auto stride = ordered_as(g, x, g[y].dim);
+    if (stride && !stay_views(g, y, *stride)) return false;
     if (stride) g.set_stride(y, *stride);
     // Of a concatenation with padding the parts that broadcast say nothing.
     if (stride || n.op != OpKind::concatenate) return stride.has_value();
