@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "emit/spelling.hpp"
+#include "schedule/contraction/implicit_gemm.hpp"
 
 namespace sinter {
 namespace {
@@ -148,6 +149,9 @@ void print_window(TextWriter& out, const WgmmaConfig& e) {
   const bool parts = has_parts(e.a) || has_parts(e.b);
   print_window(out, w, line, "Window", false, parts);
   if (e.a.of_result || e.b.of_result) print_window(out, w, line, "ResultWindow", true, parts);
+  Dims order;
+  for (const std::int64_t phase : deepest_first(w)) order.push_back(phase);
+  if (!order.empty()) out.line("using DeepestFirst = {};", dims_type(order));
   if (w.bounds.empty()) return;
   std::string bounds;
   for (const auto& b : w.bounds)

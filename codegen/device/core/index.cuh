@@ -39,6 +39,17 @@ struct Dims {
   }
 };
 
+// Of constants, each by a number of its own: as elements of an array they would lie in memory.
+template <class Values>
+SINTER_DEVICE int select(int i) {
+  int value = static_cast<int>(Values::at(0));
+  for_each_number<Values::size - 1>([&]<int before>() {
+    constexpr int next = static_cast<int>(Values::at(before + 1));
+    value = i == before + 1 ? next : value;
+  });
+  return value;
+}
+
 // The indices of one element of the domain.
 template <class IndexType, class ExtentDims>
 struct Coordinates {

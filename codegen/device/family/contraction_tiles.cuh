@@ -18,6 +18,9 @@ template <class Config>
 concept TapsInK = IsWindow<Config> && Config::Window::taps_in_k;
 template <class Config>
 concept PhasedWindow = TapsInK<Config> && Config::Window::phased;
+// Phases have unlike numbers of taps: they are listed, those of the most taps first.
+template <class Config>
+concept UnlikePhases = PhasedWindow<Config> && requires { typename Config::DeepestFirst; };
 
 // All consumers multiply the same rows, with columns of their own.
 template <class Config>
@@ -207,14 +210,46 @@ template <class Config>
 class TileWalk<Config, AllRows> {
   using S = Shape<Config>;
 
+  static SINTER_DEVICE int grid() { return static_cast<int>(gridDim.x) / S::cluster; }
+  // Of phases of unlike depths: places of which each cluster has as many of each phase.
+  static SINTER_DEVICE int even_places() {
+    return S::tiles / static_cast<int>(Problem<Config>::batches) / grid() * grid();
+  }
+
  public:
   int tile = static_cast<int>(blockIdx.x) / S::cluster;
 
   SINTER_DEVICE explicit TileWalk(const AllRows&) {}
   SINTER_DEVICE bool more() const { return tile < S::tiles; }
-  SINTER_DEVICE void advance() { tile += static_cast<int>(gridDim.x) / S::cluster; }
+  SINTER_DEVICE void advance() {
+    if constexpr (UnlikePhases<Config>) {
+      // What is left begins with the deepest; who had these has the last of the next ones.
+      const int left = even_places() * static_cast<int>(Problem<Config>::batches);
+      if (tile >= left && tile < left + grid()) {
+        tile = 2 * (left + grid()) - 1 - tile;
+        return;
+      }
+    }
+    tile += grid();
+  }
   SINTER_DEVICE TileCoord<Config> place(int rank) const {
     constexpr bool known = is_known(Config::group, S::tiles);
+    if constexpr (UnlikePhases<Config>) {
+      using Order = typename Config::DeepestFirst;
+      constexpr int batches = static_cast<int>(Problem<Config>::batches),
+                    copies = batches / Order::size;  // groups
+      const int even = even_places(), left = tile - even * batches;
+      if (left >= 0) {
+        const int places = S::tiles / batches - even, nth = left / places;
+        return {nth % copies * Order::size + select<Order>(nth / copies),
+                even + left - nth * places,
+                rank,
+                S::tiles_m,
+                0,
+                static_cast<int>(Problem<Config>::rows),
+                known};
+      }
+    }
     if constexpr (PhasedWindow<Config>) {
       // Phases of one place run side by side, as their results are neighbours in memory; each block
       // has all of them in turn, as they take unlike times.

@@ -15,16 +15,6 @@
 
 namespace sinter::contraction {
 
-// Of constants, each by a number of its own: as elements of an array they would lie in memory.
-template <class Values>
-SINTER_DEVICE int select(int i) {
-  int value = static_cast<int>(Values::at(0));
-  for_each_number<Values::size - 1>([&]<int before>() {
-    constexpr int next = static_cast<int>(Values::at(before + 1));
-    value = i == before + 1 ? next : value;
-  });
-  return value;
-}
 // a / d = a select<Inverses>(i) / 2^16, where d is the i-th: for a d of at most 2^16.
 template <class Values>
 struct InversesOf;

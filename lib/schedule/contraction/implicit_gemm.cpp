@@ -117,6 +117,29 @@ std::optional<DataType> multiplied_type(DataType stored, DataType operand) {
                                                                            : std::nullopt;
 }
 
+std::vector<std::int64_t> taps_of_phases(const ConvolutionWindow& window) {
+  std::vector<std::int64_t> all{1};  // the innermost axis numbers the fastest
+  for (auto axis = window.axes.rbegin(); axis != window.axes.rend(); ++axis) {
+    std::vector<std::int64_t> next;
+    for (const std::int64_t taps : all)
+      for (const std::int64_t more : axis->taps) next.push_back(taps * more);
+    all = std::move(next);
+  }
+  return all;
+}
+
+std::vector<std::int64_t> deepest_first(const ConvolutionWindow& window) {
+  const std::vector<std::int64_t> taps = taps_of_phases(window);
+  const auto deepest = std::minmax_element(taps.begin(), taps.end());
+  if (*deepest.first == *deepest.second) return {};
+  std::vector<std::int64_t> order(taps.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t x, std::int64_t y) {
+    return taps[static_cast<std::size_t>(x)] > taps[static_cast<std::size_t>(y)];
+  });
+  return order;
+}
+
 bool may_be_convolution(const ContractionSpec& c) {
   return is_single_product(c) && !c.has_scale_blocks() && (c.k() > 1 || c.m > 1 || c.n > 1);
 }

@@ -40,6 +40,10 @@ std::int64_t block_lines(const BoxedOperand& image);
 // Whether batch entries are parts of an image.
 bool has_parts(const ConvolutionWindow& window);
 int planes_of(const ConvolutionWindow& window);
+// The taps of each phase, in the order in which batch entries number phases.
+std::vector<std::int64_t> taps_of_phases(const ConvolutionWindow& window);
+// The phases, those of the most taps first; empty where all have as many.
+std::vector<std::int64_t> deepest_first(const ConvolutionWindow& window);
 
 // As which type wgmma multiplies an operand of the type `operand` that is stored as `stored`, where
 // it lies in memory as it is multiplied.

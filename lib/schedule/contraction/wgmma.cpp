@@ -68,7 +68,6 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   WgmmaConfig& e = o.engine;
   const TileProblem& p = o.problem;
   const Tile& t = e.tile = choice.tile;
-  const double tiles = tiles_of(p, t);
   e.microseconds = choice.microseconds;
   e.loaded_rows = loaded_rows(p, t);
   set_box(e.a, p.taps > 0 && !p.gradient ? window_pixels(p, t) : e.loaded_rows / t.cluster_n);
@@ -127,11 +126,7 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   e.wide_index = needs_wide_index(o.spec);
   e.least_blocks = blocks_that_fit(p, t, device);
   if (e.least_blocks > 1) e.consumer_registers = 216;  // with the producer's, half of all
-  const int cluster = t.cluster_m * t.cluster_n;
-  // Of groups nobody knows the tiles: they may be a few more than on average.
-  e.grid = static_cast<std::uint32_t>(
-      t.split > 1 ? tiles * t.split
-                  : balanced_grid(p.groups > 0 ? most_tiles(p, t) : tiles, cluster, device));
+  e.grid = static_cast<std::uint32_t>(grid_of(p, t, device));
   e.through_ring = leaves_through_ring(p, t, device);
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p, t, device));
 }
@@ -348,8 +343,7 @@ std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpe
   e.tile.group = tiles_beside(o->problem);
   const double tiles = tiles_of(o->problem, t);
   if (tiles * t.split >= 0x1p30 || !has_steps_for(o->problem, t)) return {};
-  e.grid = static_cast<std::uint32_t>(
-      t.split > 1 ? tiles * t.split : balanced_grid(tiles, t.cluster_m * t.cluster_n, device));
+  e.grid = static_cast<std::uint32_t>(grid_of(o->problem, t, device));
   e.microseconds = tile_microseconds(o->problem, t, device);
   const double microseconds = e.microseconds;
   return WgmmaPlan{std::move(o->spec), std::move(e), {}, false, microseconds};

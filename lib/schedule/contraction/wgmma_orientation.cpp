@@ -133,13 +133,14 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   }
   if (window.taps_of == ConvolutionWindow::Taps::k) {
     const int line = kStageLine / e.operand_bytes;
-    double phases = 1, most = 1;
-    for (const WindowAxis& axis : window.axes) {
-      phases *= axis.taps.size();
-      most *= static_cast<double>(*std::max_element(axis.taps.begin(), axis.taps.end()));
-    }
+    double phases = 1;
+    for (const WindowAxis& axis : window.axes) phases *= axis.taps.size();
     p.phased = phases > 1;
-    p.deepest = most * phases / taps;
+    if (!deepest_first(window).empty()) {
+      for (const std::int64_t of_phase : taps_of_phases(window))
+        p.depths.push_back(static_cast<double>(of_phase) * phases / taps);
+      std::sort(p.depths.rbegin(), p.depths.rend());
+    }
     const std::int64_t lines = (window.channels + line - 1) / line,
                        step = line / 4;  // of a multiplication
     p.depth = taps / phases * static_cast<double>(line * lines);

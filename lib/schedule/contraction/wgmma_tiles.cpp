@@ -55,6 +55,25 @@ double short_lines(const TileProblem& p, const Tile& t, const DeviceModel& devic
   return rows * kRow / device.sms / device.clock + (tall ? down : across) * in_a_line * kAgain;
 }
 
+// Clocks of the cluster that has the most to do where tiles are those of phases of unlike depths,
+// one of average depth `main`; the walk is that of contraction_tiles.cuh.
+double longest_walk(const TileProblem& p, const Tile& t, double main, double finish,
+                    const DeviceModel& device) {
+  const int cluster = cluster_blocks(t), tiles = static_cast<int>(tiles_of(p, t) * t.split) / cluster,
+            clusters = static_cast<int>(std::min<double>(tiles, clusters_at_once(device, cluster))),
+            batches = static_cast<int>(p.batches),
+            copies = batches / static_cast<int>(p.depths.size()), places = tiles / batches,
+            even = places / clusters * clusters, left = places - even;
+  double most = 0;
+  for (int c = 0; c < clusters; ++c) {
+    double own = 0;
+    for (int i = c, next = 2 * clusters - 1 - c; i < left * batches; i = next, next += clusters)
+      own += p.depths[static_cast<std::size_t>(i / left / copies)] * main + finish;
+    most = std::max(most, own);
+  }
+  return even / clusters * batches * (main + finish) + most;
+}
+
 // Microseconds, roughly, for ranking, with costs fitted on an H200: what an SM spends on
 // its tiles, but no less than the time of memory and of the second-level cache.
 double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) {
@@ -91,6 +110,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   constexpr double kWindowCache = 0.66, kGradientCache = 0.52, kPhasedCache = 0.4;
   constexpr double kReady = 500;      // of the start, where the kernel before left room
   constexpr int kPack = 8;            // results of 16 bits that a thread stores at once
+  constexpr int kManyRounds = 32;     // unlike tiles hardly matter
   constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
   const int cluster = cluster_blocks(t);
   const double tiles = tiles_of(p, t), at_once = cluster * clusters_at_once(device, cluster),
@@ -134,8 +154,9 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
                         (t.split > 1 ? costs.parts + costs.part * t.split : 0);
   const bool sustained =
       rounds * main / device.clock > kSustained && !p.computes && !p.reads && !p.window;
-  // Of phases of unlike depths the deepest tile is the last, where a block has no other.
-  double clocks = std::max(rounds * (main + finish), p.deepest * main + finish);
+  double clocks = p.depths.empty() || rounds > kManyRounds
+                      ? rounds * (main + finish)
+                      : longest_walk(p, t, main, finish, device);
   // Turns go by tiles, so that unlike ones wait for each other.
   if (t.alternate && !p.phased)
     clocks = std::max(rounds * ((sustained ? kAlternate : 1) * main + kTurn) + finish,
@@ -364,6 +385,16 @@ int blocks_that_fit(const TileProblem& p, const Tile& t, const DeviceModel& devi
                            cluster_blocks(t) == 1 && tiles_of(p, t) <= device.sms &&
                            p.depth * p.bytes >= kManySteps * kStageLine;
   return leaves_room ? 2 : 1;
+}
+
+double grid_of(const TileProblem& p, const Tile& t, const DeviceModel& device) {
+  if (t.split > 1) return tiles_of(p, t) * t.split;
+  // Of groups nobody knows the tiles: they may be a few more than on average.
+  const double tiles = p.groups > 0 ? most_tiles(p, t) : tiles_of(p, t);
+  const int cluster = cluster_blocks(t);
+  return p.depths.empty()
+             ? balanced_grid(tiles, cluster, device)
+             : std::min(tiles, static_cast<double>(cluster) * clusters_at_once(device, cluster));
 }
 
 double balanced_grid(double tiles, int cluster, const DeviceModel& device) {

@@ -66,8 +66,9 @@ struct TileProblem {
   bool gradient = false;     // of a filter of that kind: columns are lines of channels of all taps
   bool window = false;       // a convolution
   int columns_together = 0;  // not 0: columns of B that one box brings divide these
-  bool phased = false;       // whose tiles have unlike depths
-  double deepest = 1;        // of these, of their average
+  bool phased = false;       // its pixels fall into phases, which are batch entries
+  // Of these, if they have unlike depths: the depths, of their average, the deepest first.
+  std::vector<double> depths;
   // How many times a convolution reads each element of an operand, which the caches see.
   double a_again = 1, b_again = 1;
   double zeros = 0;  // rows at the zeros beside an image, for each that is none
@@ -113,6 +114,9 @@ bool leaves_through_ring(const TileProblem& p, const Tile& t, const DeviceModel&
 // The fewest blocks that take no more rounds of tiles than all SMs would: more of them would cost
 // power, and with it clocks, but no less time.
 double balanced_grid(double tiles, int cluster, const DeviceModel& device);
+
+// The blocks of a launch. Tiles of unlike depths want all SMs.
+double grid_of(const TileProblem& p, const Tile& t, const DeviceModel& device);
 
 struct EstimatedTile {
   double microseconds;
