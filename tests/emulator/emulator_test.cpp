@@ -90,6 +90,7 @@ constexpr const char *kAsyncCopy = "sinter/device/core/async_copy.cuh",
                      *kMma = "sinter/device/family/contraction_mma.cuh",
                      *kFma = "sinter/device/family/contraction_fma.cuh",
                      *kLoader = "sinter/device/engine/loader/loader.cuh",
+                     *kContractionTiles = "sinter/device/family/contraction_tiles.cuh",
                      *kWgmma = "sinter/device/family/contraction_wgmma.cuh",
                      *kImageRows = "sinter/device/family/contraction_image_rows.cuh";
 
@@ -221,6 +222,35 @@ TEST_CASE("the emulator finds waits and barriers that are missing") {
     // It fails by its numbers or by what its threads do, not because it does not compile.
     if (!wrong) CHECK(wrong.error().rule == Rule::device_error);
   }
+}
+
+// Clusters share out the tiles of a strided data gradient, whose phases have unlike numbers of
+// taps, by how many clusters there are: few of them have several rounds of tiles here.
+TEST_CASE("tiles of phases of unlike depths are taken once each, whatever the grid") {
+  const auto channels_last = [](const char* name, const Dims& d) {
+    return TensorOptions{
+        .name = name, .dim = d, .stride = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}};
+  };
+  Graph graph({.io = bf16, .intermediate = f32});
+  const auto dy = graph.tensor(channels_last("dy", {2, 64, 14, 14})),
+             w = graph.tensor(channels_last("w", {64, 64, 3, 3}));
+  const TensorOptions dx = channels_last("", {2, 64, 28, 28});
+  graph.output(conv_dgrad(dy, w, dx.dim,
+                          {.pre_padding = {1, 1}, .post_padding = {1, 1}, .stride = {2, 2}}),
+               "dx", {.stride = dx.stride});
+  GraphCase c(graph, Fill::normal, 1);
+  const auto plan = make_plan(graph, {.architecture = "sm_90a"}, {}, nullptr);
+  REQUIRE(plan);
+  const auto run = [&](std::uint32_t grid, const Edit& edit) {
+    PlanData data = plan->data();
+    REQUIRE(data.kernels.size() == 1);
+    REQUIRE(data.kernels[0].grid == 28);  // one round
+    data.kernels[0].grid = grid;
+    c.clear_outputs();
+    return right(c, emulate(Plan(Shared<const PlanData>::make(std::move(data))), c, edit));
+  };
+  for (const std::uint32_t grid : {28, 20, 3, 1}) CHECK(run(grid, {}));
+  CHECK_FALSE(run(20, {kContractionTiles, "2 * (left + grid()) - 1", "2 * (left + grid())"}));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ constexpr int kSwizzledRows = 8;                            // after which the s
 constexpr int kCopiedRows = 16;                             // at once, where threads copy
 constexpr int kFewestFilterStages = 3, kMostPixels = 1024;  // of one im2col instruction
 constexpr int kMostBlockStages = 4;
+constexpr double kShortRows = 512;  // a side that hardly fills the tiles' rows
 
 // Batch entries that have a row at all, where rows fall into groups at random.
 double batches_with_rows(const TileProblem& p) {
@@ -210,13 +211,16 @@ int unit_of_part(const TileProblem& p, bool k_fastest) {
   return k_fastest ? kSwizzledRows : kStageLine / p.bytes;
 }
 
-// Data gradients, whose filters have the columns fastest, may have tiles that end within a line of
-// them: its other half is loaded in vain. (8 x 1280 channels of 16 x 16, 3 x 3: 160 columns leave
-// no SM idle, 192 one in seven.)
+// Right operands that have the columns fastest, as a data gradient's filter, may have tiles that end
+// within a line of them: its other half is loaded in vain. (8 x 1280 channels of 16 x 16, 3 x 3: 160
+// columns leave no SM idle, 192 one in seven. On an H200, in 256 x 192 and 256 x 160: 2048 x 2560 x
+// 4096 65.3 and 61.7 us, 3000 x 1600 x 4096 63.1 and 58.7, 4096 x 1280 x 5120 83.5 and 73.0. Not of
+// few rows, whose operand streams from memory.)
 bool ends_within_line(const TileProblem& p, const Tile& t) {
-  return p.window && !p.phased && p.a_again > 1 && p.a_k_fastest && p.bytes == 2 &&
-         p.products == 1 && t.cluster_m == 1 && t.split == 1 && t.n > kInstructionRows &&
-         t.n % (kInstructionRows / 2) == 0;
+  const bool gradient = p.a_again > 1 && p.a_k_fastest,
+             product = !p.window && p.groups == 0 && p.rows > kShortRows;
+  return (p.window ? gradient : product) && p.bytes == 2 && p.products == 1 && t.cluster_m == 1 &&
+         t.split == 1 && t.n > kInstructionRows && t.n % (kInstructionRows / 2) == 0;
 }
 
 // The kernel counts in 32 bits: rows and columns to the ends of the last clusters, tiles to the one
