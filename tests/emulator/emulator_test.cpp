@@ -2,6 +2,8 @@
 // the device library leaves out one wait or barrier, or one care for the ends of rows.
 #include "emulator/emulator.hpp"
 
+#include <algorithm>
+
 #include "planner/make_plan.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
@@ -224,33 +226,61 @@ TEST_CASE("the emulator finds waits and barriers that are missing") {
   }
 }
 
+std::int64_t columns_of_tile(const PlanKernel& k) {
+  const auto found = std::find_if(k.config.begin(), k.config.end(),
+                                  [](const auto& entry) { return entry.first == "tile_n"; });
+  return found == k.config.end() ? 0 : found->second;
+}
+
 // Clusters share out the tiles of a strided data gradient, whose phases have unlike numbers of
-// taps, by how many clusters there are: few of them have several rounds of tiles here.
+// taps, by how many clusters there are: few of them have several rounds of tiles here. The tiles
+// end within a line of the filter's columns.
 TEST_CASE("tiles of phases of unlike depths are taken once each, whatever the grid") {
   const auto channels_last = [](const char* name, const Dims& d) {
     return TensorOptions{
         .name = name, .dim = d, .stride = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}};
   };
+  const Tuning tuning{
+      {{"bf16 x bf16 transposed, batch 4, m 392, n 96, k 144, 2 bytes a result, "
+        "window of 64 channels, 14 pixels by [1, 2] taps 1, -1 apart, 14 pixels by "
+        "[1, 2] taps 1, -1 apart",
+        "64x96 by 2 alternating, cluster 1x1, split 1, stages 8, group 8"}}};
   Graph graph({.io = bf16, .intermediate = f32});
   const auto dy = graph.tensor(channels_last("dy", {2, 64, 14, 14})),
-             w = graph.tensor(channels_last("w", {64, 64, 3, 3}));
-  const TensorOptions dx = channels_last("", {2, 64, 28, 28});
-  graph.output(conv_dgrad(dy, w, dx.dim,
-                          {.pre_padding = {1, 1}, .post_padding = {1, 1}, .stride = {2, 2}}),
-               "dx", {.stride = dx.stride});
+             w = graph.tensor(channels_last("w", {64, 96, 3, 3}));
+  const TensorOptions dx = channels_last("", {2, 96, 28, 28});
+  graph.output(
+      conv_dgrad(dy, w, dx.dim, {.pre_padding = {1, 1}, .post_padding = {1, 1}, .stride = {2, 2}}),
+      "dx", {.stride = dx.stride});
   GraphCase c(graph, Fill::normal, 1);
-  const auto plan = make_plan(graph, {.architecture = "sm_90a"}, {}, nullptr);
+  const auto plan = make_plan(graph, {.architecture = "sm_90a"}, tuning, nullptr);
   REQUIRE(plan);
   const auto run = [&](std::uint32_t grid, const Edit& edit) {
     PlanData data = plan->data();
     REQUIRE(data.kernels.size() == 1);
     REQUIRE(data.kernels[0].grid == 28);  // one round
+    REQUIRE(columns_of_tile(data.kernels[0]) == 96);
     data.kernels[0].grid = grid;
     c.clear_outputs();
     return right(c, emulate(Plan(Shared<const PlanData>::make(std::move(data))), c, edit));
   };
   for (const std::uint32_t grid : {28, 20, 3, 1}) CHECK(run(grid, {}));
   CHECK_FALSE(run(20, {kContractionTiles, "2 * (left + grid()) - 1", "2 * (left + grid())"}));
+}
+
+TEST_CASE("tiles of a product that end within a line of columns") {
+  const Tuning tuning{{{"bf16 x bf16 transposed, batch 1, m 520, n 160, k 72, 2 bytes a result",
+                        "256x160 by 2 together, cluster 1x1, split 1, stages 4, group 8"}}};
+  Graph graph({.io = bf16, .intermediate = f32});
+  const auto a = graph.tensor({.name = "a", .dim = {1, 520, 72}}),
+             b = graph.tensor({.name = "b", .dim = {1, 72, 160}});
+  graph.output(matmul(a, b), "c");
+  GraphCase c(graph, Fill::normal, 1);
+  const auto plan = make_plan(graph, {.architecture = "sm_90a"}, tuning, nullptr);
+  REQUIRE(plan);
+  REQUIRE(columns_of_tile(plan->data().kernels[0]) == 160);
+  c.clear_outputs();
+  CHECK(right(c, emulate(*plan, c)));
 }
 
 }  // namespace

@@ -20,7 +20,9 @@ template <class Config>
 concept PhasedWindow = TapsInK<Config> && Config::Window::phased;
 // Phases have unlike numbers of taps: they are listed, those of the most taps first.
 template <class Config>
-concept UnlikePhases = PhasedWindow<Config> && requires { typename Config::DeepestFirst; };
+concept UnlikePhases = PhasedWindow<Config> && requires {
+  typename Config::DeepestFirst;
+};
 
 // All consumers multiply the same rows, with columns of their own.
 template <class Config>

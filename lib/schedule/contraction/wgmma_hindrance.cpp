@@ -69,9 +69,15 @@ double hindrance_of_matmul(const TileProblem& p, const Tile& t) {
 // The same of convolutions.
 double hindrance_of_convolution(const TileProblem& p, const Tile& t) {
   constexpr double kFew = 256, kHindered = 1.03;
-  // Of phases: 128 channels, 56 x 56, 3 x 3 of stride 2: 83 us where 59 were reckoned; 1 x 1: 255
-  // where 176 were.
-  constexpr double kPhased = 1.4;
+  // Of phases, as 17 strided data gradients of 2 to 15 tiles each showed on an H200: two parts of
+  // rows a consumer leave few stages for what the next tile loads meanwhile (64 x 128 channels of
+  // 56 x 56, 128 filters of 3 x 3, stride 2: 32.0 us in tiles of 128 x 128, 35.1 in 256 x 128); and
+  // parts of k that blocks share (2 x 640 x 28 x 28, 1024 filters: 18.5 us in halves of 128 x 128,
+  // 16.3 in 64 x 128).
+  constexpr double kPhased = 0.86, kPhasedTall = 1.07, kPhasedParts = 1.1;
+  // Phases without taps, whose tiles store nothing but zeros between the results of others (256 x
+  // 256 x 56 x 56, 512 filters of 1 x 1, stride 2: 255 us, where 151 would be reckoned).
+  constexpr double kEmptyPhases = 1.68;
   // Of planes with few taps: 128 channels, 56 x 56, 3 x 3 of stride 2 on an H200 74 us where 53
   // were reckoned. (Of 3 channels, in blocks, all other ways are slower yet.)
   constexpr double kPlanes = 1.25, kFewTaps = 4;
@@ -87,11 +93,10 @@ double hindrance_of_convolution(const TileProblem& p, const Tile& t) {
   constexpr double kOfZeros = 0.2, kFewZeros = 0.08;
   const double zeros = 1 + kOfZeros * std::max(0.0, p.zeros - kFewZeros);
   if (shared && t.n % kEven != 0 && t.n > kSlabColumns) return kUneven * zeros;
-  // Clusters, whose blocks then wait for each other: 512 channels of 14 x 14, 3 x 3 of stride 2, 64
-  // images: 41.4 us with 1 x 4 tiles of 256 x 128, 38.4 with 4 x 1 of 128 x 256, 37.5 with 2 x 1.
-  constexpr double kPhasedRows = 1.05, kPhasedMany = 1.03;
   if (p.phased)
-    return kPhased * (t.cluster_n > 1 ? kPhasedRows : cluster_blocks(t) > 2 ? kPhasedMany : 1);
+    return kPhased * (mmas_of_consumer(t) > 1 ? kPhasedTall : 1) *
+           (t.split > 1 ? kPhasedParts : 1) *
+           (!p.depths.empty() && p.depths.back() == 0 ? kEmptyPhases : 1);
   if (p.planes > 1 && p.taps < kFewTaps * p.planes && p.columns > kInstructionRows) return kPlanes;
   const bool short_rows = p.rows < p.columns;
   const double shorter = std::min(p.rows, p.columns);

@@ -60,7 +60,8 @@ double short_lines(const TileProblem& p, const Tile& t, const DeviceModel& devic
 // one of average depth `main`; the walk is that of contraction_tiles.cuh.
 double longest_walk(const TileProblem& p, const Tile& t, double main, double finish,
                     const DeviceModel& device) {
-  const int cluster = cluster_blocks(t), tiles = static_cast<int>(tiles_of(p, t) * t.split) / cluster,
+  const int cluster = cluster_blocks(t),
+            tiles = static_cast<int>(tiles_of(p, t) * t.split) / cluster,
             clusters = static_cast<int>(std::min<double>(tiles, clusters_at_once(device, cluster))),
             batches = static_cast<int>(p.batches),
             copies = batches / static_cast<int>(p.depths.size()), places = tiles / batches,
@@ -85,18 +86,21 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   constexpr double kSlab = 1150, kSlabStored = 500, kSlabRead = 300, kSlabReadSlow = 1600,
                    kSlabTwo = 600, kAlongRows = 500, kSlabOdd = 3000;
   // Of matmuls as 27 shapes of 24 tiles each showed on an H100, most of them one round of tiles
-  // with weights of language models; of convolutions as fitted before. What an SM takes of the
-  // second-level cache (bytes a clock); what blocks that share an operand wait for each other, a
-  // tile and a step of k (2048 x 2048 x 2048 of bf16: 27.3 us in pairs of 128 x 256 that share it,
-  // 25.5 alone); what parts of k cost, which are added when all of a cluster have been summed, and
-  // nothing runs beside that (1000 x 1000 x 4096: 20.6 us in halves of 128 x 128, 19.0 in whole 128
-  // x 64); and how much those count that are not the slowest.
+  // with weights of language models; of convolutions as fitted before; of phases as 17 strided data
+  // gradients of ten tiles each did on an H200 (64 x 112 x 80 x 80, 256 filters of 3 x 3, stride 2:
+  // 111 us in 256 x 128 alone, 132 in pairs of them). What an SM takes of the second-level cache
+  // (bytes a clock); what blocks that share an operand wait for each other, a tile and a step of k
+  // (2048 x 2048 x 2048 of bf16: 27.3 us in pairs of 128 x 256 that share it, 25.5 alone); what
+  // parts of k cost, which are added when all of a cluster have been summed, and nothing runs
+  // beside that (1000 x 1000 x 4096: 20.6 us in halves of 128 x 128, 19.0 in whole 128 x 64); and
+  // how much those count that are not the slowest.
   struct Costs {
     double move, neighbours, step, parts, part, others;
   };
   constexpr Costs kOfMatmuls = {75, 200, 10, 3400, 800, 0.1},
-                  kOfConvolutions = {80, 200, 0, 1400, 400, 0.07};
-  const Costs& costs = p.window ? kOfConvolutions : kOfMatmuls;
+                  kOfConvolutions = {80, 200, 0, 1400, 400, 0.07},
+                  kOfPhases = {80, 200, 50, 1400, 400, 0.07};
+  const Costs& costs = p.phased ? kOfPhases : p.window ? kOfConvolutions : kOfMatmuls;
   // Two whose products follow each other, against two that multiply a wider tile together, which
   // read less, where power limits the clock: 8192^3 of bf16 1,632 and 1,599 us, 2048 x 128256 x
   // 4096 3,108 and 3,042, but 3000^3 90.6 and 92.8, and with a gelu 833 and 859 (4096 x 16384 x
@@ -108,7 +112,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   // tens of MiB: 9.6 TB/s.) Of filter gradients of few filters, whose k is long, neither are the
   // blocks that share a tile: 6.6 TB/s in tiles of 64 x 192 (64 channels of 256 x 256, 8
   // images), 7.3 in 64 x 128.
-  constexpr double kWindowCache = 0.66, kGradientCache = 0.52, kPhasedCache = 0.4;
+  constexpr double kWindowCache = 0.66, kGradientCache = 0.52, kPhasedCache = 0.7;
   constexpr double kReady = 500;      // of the start, where the kernel before left room
   constexpr int kPack = 8;            // results of 16 bits that a thread stores at once
   constexpr int kManyRounds = 32;     // unlike tiles hardly matter
@@ -211,11 +215,11 @@ int unit_of_part(const TileProblem& p, bool k_fastest) {
   return k_fastest ? kSwizzledRows : kStageLine / p.bytes;
 }
 
-// Right operands that have the columns fastest, as a data gradient's filter, may have tiles that end
-// within a line of them: its other half is loaded in vain. (8 x 1280 channels of 16 x 16, 3 x 3: 160
-// columns leave no SM idle, 192 one in seven. On an H200, in 256 x 192 and 256 x 160: 2048 x 2560 x
-// 4096 65.3 and 61.7 us, 3000 x 1600 x 4096 63.1 and 58.7, 4096 x 1280 x 5120 83.5 and 73.0. Not of
-// few rows, whose operand streams from memory.)
+// Right operands that have the columns fastest, as a data gradient's filter, may have tiles that
+// end within a line of them: its other half is loaded in vain. (8 x 1280 channels of 16 x 16, 3 x
+// 3: 160 columns leave no SM idle, 192 one in seven. On an H200, in 256 x 192 and 256 x 160: 2048 x
+// 2560 x 4096 65.3 and 61.7 us, 3000 x 1600 x 4096 63.1 and 58.7, 4096 x 1280 x 5120 83.5 and 73.0.
+// Not of few rows, whose operand streams from memory.)
 bool ends_within_line(const TileProblem& p, const Tile& t) {
   const bool gradient = p.a_again > 1 && p.a_k_fastest,
              product = !p.window && p.groups == 0 && p.rows > kShortRows;
