@@ -76,6 +76,12 @@ double longest_walk(const TileProblem& p, const Tile& t, double main, double fin
   return even / clusters * batches * (main + finish) + most;
 }
 
+// A product whose other operand is read once past few rows, as weights that lie along k.
+bool has_few_rows(const TileProblem& p) {
+  return !p.window && p.groups == 0 && p.a_k_fastest && p.b_k_fastest &&
+         std::min(p.rows, p.columns) <= kInstructionRows;
+}
+
 // Microseconds, roughly, for ranking, with costs fitted on an H200: what an SM spends on
 // its tiles, but no less than the time of memory and of the second-level cache.
 double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) {
@@ -114,6 +120,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   // images), 7.3 in 64 x 128.
   constexpr double kWindowCache = 0.66, kGradientCache = 0.52, kPhasedCache = 0.7;
   constexpr double kReady = 500;      // of the start, where the kernel before left room
+  constexpr double kLate = 600;       // clocks more
   constexpr int kPack = 8;            // results of 16 bits that a thread stores at once
   constexpr int kManyRounds = 32;     // unlike tiles hardly matter
   constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
@@ -183,14 +190,31 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   // and 199.)
   constexpr double kWaits = 1.08;
   const double writes = writes_mostly(p) && has_little_room(t) ? kWaits : 1;
+  // Where all SMs stream one operand past few rows, each gets its share of what memory gives and
+  // little more, so that idle ones are missed. (Bf16 on an H200: 16 x 14336 x 4096 in 128 tiles of
+  // 64 x 112 and 112 of 64 x 128 28.6 and 31.7 us; 24 x 9216 x 7168 in 128 and 96 32.4 and 39.0.)
+  constexpr double kStreamed = 0.44;  // of what one alone would get
+  const bool few_rows = has_few_rows(p);
   const double times[] = {
       (p.window ? 1 : writes) * clocks / device.clock,
       writes * memory / (kStreams * device.memory_bandwidth) + exposed + short_lines(p, t, device),
-      (memory + past) / (busy * device.sm_bandwidth) + exposed,
+      (memory / (few_rows ? kStreamed : 1) + past) / (busy * device.sm_bandwidth) + exposed,
       cached / (device.l2_bandwidth * (p.phased      ? kPhasedCache
                                        : few_filters ? kGradientCache
                                        : p.window    ? kWindowCache
                                                      : 1))};
+  // Fours that share the few rows, of several tiles each, stream faster, if they have the stages
+  // for it. (16 x 28672 x 4096 in 64 x 128 alone, in pairs, in fours 61.9, 62.6, 58.3 us; of 64
+  // rows, with 8 stages, in pairs and fours 64.3 and 66.9.)
+  constexpr double kFours = 0.94, kManyWeights = 6e7;  // bytes
+  constexpr int kManyStages = 9;
+  const bool fours = few_rows && t.cluster_m * t.cluster_n == 4 && rounds > 1 &&
+                     t.stages >= kManyStages &&
+                     std::max(p.rows, p.columns) * p.depth * p.bytes >= kManyWeights;
+  // Of batch entries, such as parts of k, blocks that share an operand start late. (256 x 512 x
+  // 12544 in 8 parts, both operands transposed, in tiles of 128 x 64 alone and in pairs 9.8
+  // and 11.8 us.)
+  const double late = !p.window && p.batches > 1 && neighbours ? kLate : 0;
   // Of convolutions three consumers gain less than it seems: 22.3 and 20.4 us for 8 x 320 channels
   // of 56 x 56, 3 x 3, stride 2, estimated at 25.4 and 22.8, but 35.0 and 37.1 for 96 channels of
   // 64 images, estimated at 32.3 and 31.0.
@@ -199,8 +223,8 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   // The slowest counts; the others a little, so that equals do not waste power.
   const double sum = std::accumulate(std::begin(times), std::end(times), 0.0);
   return (*std::max_element(std::begin(times), std::end(times)) + costs.others * sum) *
-             hindrance(p, t) * three +
-         (kStart - (blocks_that_fit(p, t, device) > 1 ? kReady : 0)) / device.clock;
+             hindrance(p, t) * three * (fours ? kFours : 1) +
+         (kStart + late - (blocks_that_fit(p, t, device) > 1 ? kReady : 0)) / device.clock;
 }
 
 // Columns of a multiplication: those whose sums core/wgmma.cuh lists, though the instruction takes
