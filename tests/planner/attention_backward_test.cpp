@@ -104,7 +104,8 @@ TEST_CASE("the gradient of a bias is the kernel's") {
     return families(planned(
         {.attributes = attributes, .bias = true, .dbias = true, .bias_dim = dim, .of_bias = type}));
   };
-  constexpr Family each = Family::pointwise, fused = Family::attention_backward;
+  constexpr Family rows = Family::rowwise, each = Family::pointwise,
+                   fused = Family::attention_backward;
   // Each element is stored once; before it are zeros where tiles may not be visited.
   CHECK(with({2, 4, 200, 300}) == kFused);
   CHECK(with({2, 4, 200, 300}, DataType::f32) == kFused);
@@ -197,7 +198,8 @@ TEST_CASE("dQ in one order has counters behind its sums, where the order matters
 }
 
 TEST_CASE("CTAs share the queries of a tile of keys where tiles leave SMs idle") {
-  constexpr Family each = Family::pointwise, fused = Family::attention_backward;
+  constexpr Family rows = Family::rowwise, each = Family::pointwise,
+                   fused = Family::attention_backward;
   const auto parts = [](const Attention& a, std::string_view target) {
     const Partition p = partitioned(*graph_of(a), target);
     for (const KernelSpec& k : p.kernels)
