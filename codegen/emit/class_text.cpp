@@ -24,8 +24,11 @@ std::int64_t take_number(std::string_view& text) {
 
 // Constants that say in which order tiles run: any number is right, and each set of extents has its
 // own best.
-constexpr std::string_view kOrders[] = {"static constexpr int group = ",
-                                        "static constexpr int heads_together = "};
+constexpr std::string_view kOrders[] = {
+    "static constexpr int group = ", "static constexpr int heads_together = ",
+    // and how far tiles reach within their boxes
+    "static constexpr int boxed_rows = ", "static constexpr int boxed_columns = ",
+    "static constexpr int boxed_tiles = "};
 // What an average divides by.
 constexpr std::string_view kLength = "static constexpr long long length = ";
 constexpr std::string_view kInt = "static constexpr int ", kLong = "static constexpr long long ",

@@ -13,10 +13,8 @@
 namespace sinter {
 namespace {
 
-// Each of them is a compilation, for extents that need it. (Of 20 shapes of a decoder block with 15
-// 9 are compiled for, and on an H200 2 x 100, 16 x 64 and 1 x 1024 tokens are 4.3, 3.7 and 1.8 %
-// slower than plans of their own; with 24 11, and none is 1.6 %.)
-constexpr std::size_t kMostSchedules = 24;
+// Each of them is a compilation, for extents that need it.
+constexpr std::size_t kMostOfTokens = 12, kMostOfImages = 24;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 using Members = std::vector<RowSchedules::Member>;
@@ -104,7 +102,7 @@ using Choice = std::vector<std::int64_t>;
 Choice choice_of(const ScheduledKernel& k) {
   Choice values{static_cast<std::int64_t>(k.config.index())};
   for (const auto& c : config_constants(k))
-    if (c.name != "group") values.push_back(c.value);
+    if (c.name != "group" && !c.name.starts_with("boxed_")) values.push_back(c.value);
   return values;
 }
 
@@ -123,11 +121,27 @@ double filled(const ScheduledKernel& k) {
                n = elements(k.spec.extent, c.first_n(), c.first_k()), rows = std::min(m, n);
   const auto of_tiles = [&](double tile) { return std::ceil(rows / tile) * tile; };
   if (rows <= kFew)
-    return 1 + kInVain * (of_tiles(m <= n ? e->loaded_rows : e->tile.n) - rows) / kFew;
-  return rows > kMany
-             ? 1
-             : of_tiles(m <= n ? e->tile.m * e->tile.cluster_m : e->tile.n * e->tile.cluster_n) /
-                   rows;
+    return 1 + kInVain *
+                   (of_tiles(m > n                 ? e->tile.columns()
+                             : e->tile.boxed_m > 0 ? e->tile.boxed_m
+                                                   : e->loaded_rows) -
+                    rows) /
+                   kFew;
+  return rows > kMany ? 1
+                      : of_tiles(m <= n ? e->tile.rows() * e->tile.cluster_m
+                                        : e->tile.columns() * e->tile.cluster_n) /
+                            rows;
+}
+
+// Of few rows tiles have as many as the launch says. Of more, products take longer than loads, and
+// they are those of whole tiles.
+ScheduledKernel decide(const RowSchedules::Member& member, std::int64_t rows,
+                       const PlanContext& context) {
+  constexpr std::int64_t kMostBoxed = 512;
+  const KernelSpec spec = with_rows(member, rows);
+  ScheduledKernel decided = schedule_kernel(spec, context);
+  if (rows > kMostBoxed) return decided;
+  return boxed_by_launch(std::move(decided), spec, with_rows(member, rows - 2), context);
 }
 
 // What the kernel is reckoned with, where `own` is the choice for its extents. Of unlike tiles the
@@ -135,8 +149,9 @@ double filled(const ScheduledKernel& k) {
 // fastest were looked at. (A decoder block on an H200, 64 x 128 tokens: 1 % slower reckoned in
 // other tiles, 6 % measured; 1 x 1024 tokens in the same tiles 1 %.)
 double reckoned(const ScheduledKernel& k, const Choice& own) {
-  constexpr double kUnlike = 1.03;
-  return k.microseconds * (choice_of(k) == own ? 1 : kUnlike * filled(k));
+  constexpr double kUnlike = 1.03, kBoxed = 1.01;
+  const bool boxed = k.wgmma() && k.wgmma()->tile.boxed();
+  return k.microseconds * (choice_of(k) == own ? 1 : (boxed ? kBoxed : kUnlike) * filled(k));
 }
 
 // Members that are products, scheduled for every number of rows, and what each of these schedules
@@ -173,6 +188,22 @@ class Trials {
     }
   }
 
+  // Takes more, up to `most`: those by which the losses get less.
+  void fill(std::vector<std::size_t>& taken, std::size_t most) const {
+    while (taken.size() < most) {
+      const double before = losses(taken);
+      double least = before;
+      std::size_t best = 0;
+      taken.push_back(0);
+      for (std::size_t i = 0; i < rows_.size(); ++i) {
+        taken.back() = i;
+        if (const double now = losses(taken); now < least) least = now, best = i;
+      }
+      if (least == before) return taken.pop_back();
+      taken.back() = best;
+    }
+  }
+
   // Puts others in place of those `taken`, one by one, as long as the losses get less.
   void improve(std::vector<std::size_t>& taken) const {
     double least = losses(taken);
@@ -189,19 +220,65 @@ class Trials {
     }
   }
 
-  // Those that are the best for many numbers of rows come first.
-  void sort(std::vector<std::size_t>& taken) const {
-    std::map<std::size_t, int> wins;
-    for (std::size_t j = 0; j < rows_.size(); ++j) ++wins[best(taken, j)];
-    std::stable_sort(taken.begin(), taken.end(),
-                     [&](std::size_t a, std::size_t b) { return wins[a] > wins[b]; });
+  // Of each product the number of rows, as a place of rows(), whose tiles it has.
+  using Composed = std::vector<std::size_t>;
+  double loss(const Composed& s, std::size_t j) const {
+    double sum = 0;
+    for (std::size_t p = 0; p < s.size(); ++p) sum += takes_[p][s[p]][j];
+    return sum / own_[j] - 1;
   }
-  std::size_t best(const std::vector<std::size_t>& taken, std::size_t j) const {
-    return *std::min_element(taken.begin(), taken.end(),
-                             [&](std::size_t a, std::size_t b) { return loss(a, j) < loss(b, j); });
+
+  // Schedules in which each product has the tiles that are the best for all numbers of rows that
+  // are the schedule's. Not those of any other number: of tiles that are unlike the estimates are
+  // less certain. (Of a decoder block 33 rows in two tiles of 32 took 5 % longer, estimated at 1.)
+  std::vector<Composed> composed(const std::vector<std::size_t>& taken) const {
+    constexpr int kRounds = 8;
+    std::vector<Composed> all;
+    for (const std::size_t i : taken) all.emplace_back(takes_.size(), i);
+    bool changed = true;
+    for (int round = 0; changed && round < kRounds; ++round) {
+      changed = false;
+      for (std::size_t s = 0; s < all.size(); ++s) {
+        const auto own = served(all, s);
+        for (std::size_t& place : all[s])
+          for (const std::size_t i : own) {
+            const double before = losses(all[s], own);
+            const std::size_t was = std::exchange(place, i);
+            if (losses(all[s], own) < before)
+              changed = true;
+            else
+              place = was;
+          }
+      }
+    }
+    std::vector<std::pair<std::size_t, std::size_t>> wins;  // that serve many come first
+    for (std::size_t s = 0; s < all.size(); ++s) wins.emplace_back(served(all, s).size(), s);
+    std::stable_sort(wins.begin(), wins.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::vector<Composed> sorted;
+    for (const auto& [count, s] : wins) sorted.push_back(all[s]);
+    for (std::size_t s = sorted.size(); s-- > 0;)
+      if (served(sorted, s).empty()) sorted.erase(sorted.begin() + static_cast<std::ptrdiff_t>(s));
+    return sorted;
+  }
+  // The numbers of rows of which `all[s]` is the fastest.
+  std::vector<std::size_t> served(const std::vector<Composed>& all, std::size_t s) const {
+    std::vector<std::size_t> result;
+    for (std::size_t j = 0; j < rows_.size(); ++j) {
+      std::size_t best = 0;
+      for (std::size_t i = 1; i < all.size(); ++i)
+        if (loss(all[i], j) < loss(all[best], j)) best = i;
+      if (best == s) result.push_back(j);
+    }
+    return result;
   }
 
  private:
+  double losses(const Composed& s, const std::vector<std::size_t>& of) const {
+    double sum = 0;
+    for (const std::size_t j : of) sum += std::pow(std::max(0.0, loss(s, j)), 2);
+    return sum;
+  }
   // Squared, so that large ones count; of all numbers of rows.
   double losses(const std::vector<std::size_t>& taken) const {
     constexpr double kUnserved = 1;
@@ -224,11 +301,11 @@ class Trials {
     std::vector<Choice> choices;
     for (const std::int64_t n : rows_) {
       specs.push_back(with_rows(member, n));
-      decided.push_back(schedule_kernel(specs.back(), context));
+      own_[specs.size() - 1] += schedule_kernel(specs.back(), context).microseconds;
+      decided.push_back(decide(member, n, context));
       choices.push_back(choice_of(decided.back()));
     }
     for (std::size_t i = 0; i < rows_.size(); ++i) {
-      own_[i] += decided[i].microseconds;
       const auto [same, fresh] = known.try_emplace(choices[i], i);
       if (!fresh)
         takes[i] = takes[same->second];
@@ -238,35 +315,30 @@ class Trials {
             takes[i][j] = reckoned(*as, choices[j]);
       for (std::size_t j = 0; j < rows_.size(); ++j) total_[i][j] += takes[i][j];
     }
+    takes_.push_back(std::move(takes));
   }
 
   std::vector<std::int64_t> rows_;
-  std::vector<std::vector<double>> total_;  // microseconds
+  std::vector<std::vector<std::vector<double>>> takes_;  // microseconds of a product, a list each
+  std::vector<std::vector<double>> total_;               // of all
   std::vector<double> own_;
 };
 
 // As few as are compiled at the most, with the least loss that this takes.
-std::vector<std::size_t> cover(const Trials& trials) {
+std::vector<Trials::Composed> cover(const Trials& trials, std::size_t most_schedules) {
   constexpr double kStep = 0.005, kLast = 1;
   std::vector<std::size_t> taken;
   for (double most = kStep; most <= kLast; most += kStep)
-    if (taken = trials.cover(most); taken.size() <= kMostSchedules) break;
-  if (taken.size() > kMostSchedules) taken.resize(kMostSchedules);
+    if (taken = trials.cover(most); taken.size() <= most_schedules) break;
+  if (taken.size() > most_schedules) taken.resize(most_schedules);
+  trials.fill(taken, most_schedules);
   trials.improve(taken);
-  trials.sort(taken);
-  return taken;
-}
-
-// The largest number of rows that schedule `taken[at]` is the best for, as a place of rows().
-std::size_t largest(const Trials& trials, const std::vector<std::size_t>& taken, std::size_t at) {
-  for (std::size_t j = trials.rows().size(); j-- > 0;)
-    if (trials.best(taken, j) == taken[at]) return j;
-  return taken[at];
+  return trials.composed(taken);
 }
 
 ClassKernel member_kernel(const RowSchedules::Member& m, std::int64_t rows, bool wide,
                           const PlanContext& context) {
-  ScheduledKernel decided = schedule_kernel(with_rows(m, rows), context);
+  ScheduledKernel decided = decide(m, rows, context);
   set_wide(decided, wide);
   return class_kernel(std::move(decided), with_rows(m, rows - 2), context);
 }
@@ -286,18 +358,19 @@ std::string take_texts(Members& members, const PlanContext& context) {
 RowSchedules::Schedules schedules_of(const Members& members, const PlanContext& context) {
   const Trials trials(members, context);
   const auto& rows = trials.rows();
-  const auto taken = cover(trials);
+  const auto taken = cover(trials, are_images(members) ? kMostOfImages : kMostOfTokens);
   RowSchedules::Schedules result;
   // Those whose offsets need 64 bits for many rows stand behind all others, with such offsets.
   for (const bool wide : {false, true})
     for (std::size_t i = 0; i < taken.size(); ++i) {
-      const std::size_t most = largest(trials, taken, i);
+      const std::size_t most = trials.served(taken, i).back();
+      std::size_t product = 0;
       bool any_wide = false, has_texts = true;
       std::vector<ClassKernel> kernels;
       for (const auto& m : members) {
         const bool own_wide = wide && needs_wide_index(with_rows(m, rows.back()));
         // Norms, of which the estimates say nothing, as for the most rows.
-        const std::size_t at = m.spec.as_contraction() ? taken[i] : most;
+        const std::size_t at = m.spec.as_contraction() ? taken[i][product++] : most;
         kernels.push_back(member_kernel(m, rows[at], own_wide, context));
         any_wide |= own_wide;
         has_texts &= kernels.back().text.has_value();

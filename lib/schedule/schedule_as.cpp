@@ -90,6 +90,14 @@ std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const
   return {};
 }
 
+ScheduledKernel boxed_by_launch(ScheduledKernel decided, const KernelSpec& spec,
+                                const KernelSpec& other, const PlanContext& context) {
+  if (const auto* const e = decided.wgmma())
+    if (auto boxed = with_plan(decided, boxed_by_launch(*e, spec, other, context.device)))
+      return std::move(*boxed);
+  return decided;
+}
+
 // Of two convolutions. Images are the outermost of the pixels, along the rows, the columns or, of
 // a filter's gradient, k, whose parts are the outermost batch entries.
 static bool only_images_differ(const KernelSpec& a, const KernelSpec& b) {

@@ -58,12 +58,17 @@ struct PlanContext {
   mutable KnownTiles tiles{};  // of the device, kept; so a context is not shared between threads
   mutable Decisions decisions{};
   bool prepares = false;  // kernels of constants alone run once, so that they cost no call anything
+  bool of_class = false;  // what is decided holds for plans of other extents, too
 };
 ScheduledKernel schedule_kernel(const KernelSpec& spec, const PlanContext& context);
 // The kernel with what was decided for another one of the same structure and other extents: its
 // engine, tiles and threads. Nothing where these would not be right, or its family decides anew.
 std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const KernelSpec& spec,
                                            const PlanContext& context);
+// The kernel in tiles that have as many of its rows as the launch says, so that one text has the
+// tiles of many numbers of rows; `other`: with another number of them. The kernel where it cannot.
+ScheduledKernel boxed_by_launch(ScheduledKernel decided, const KernelSpec& spec,
+                                const KernelSpec& other, const PlanContext& context);
 // Whether the device library can take from the launch what tells the two apart, of which one is
 // scheduled as the other: their extents and strides.
 bool differs_at_launch(const ScheduledKernel& one, const ScheduledKernel& other);

@@ -212,7 +212,34 @@ TEST_CASE("classes of extents: products in several schedules", "[gpu][extents]")
          const Tensor x = g.tensor("x", {e[0], 64}), w = g.tensor("w", {64, 2048});
          g.output(matmul(x, w), "y");
        },
-       {{{2}, {64}, {256}, {63}, {257}, {300}}},
+       // Tiles of one text end at other rows: 16, 32, 48 or all 64 of them.
+       {{{2}, {64}, {256}, {63}, {257}, {300}, {72}, {129}}},
+       35,
+       true});
+}
+
+// Rows of the graph are columns of the product, of which tiles of 40 have 24 or 40; and rows of two
+// products, of which tiles of 64 have 16, 24 or 32.
+TEST_CASE("classes of extents: tiles have as many rows as the launch says", "[gpu][extents]") {
+  run({"across",
+       {dyn("rows", 1, 300, {1})},
+       kHalf,
+       [](Graph& g, GraphBuilder::Extents e) {
+         const Tensor x = g.tensor("x", {e[0], 1024}), w = g.tensor("w", {1024, 4096});
+         g.output(matmul(x, w) + g.tensor("b", {1, 4096}), "y");
+       },
+       {{{40}, {65}, {73}}},
+       35,
+       true});
+  run({"gated",
+       {dyn("rows", 1, 300, {1})},
+       kHalf,
+       [](Graph& g, GraphBuilder::Extents e) {
+         const Tensor x = g.tensor("x", {e[0], 256});
+         const auto product = [&](const char* w) { return matmul(x, g.tensor(w, {256, 1024})); };
+         g.output(swish(product("gate")) * product("up"), "y");
+       },
+       {{{65}, {129}, {200}}},
        35,
        true});
 }
@@ -227,7 +254,7 @@ TEST_CASE("classes of extents: products whose sums are split", "[gpu][extents]")
                       b = g.tensor("b", {1, 768});
          g.output(matmul(x, w) + b, "y");
        },
-       {{{127}, {126}, {125}}},
+       {{{127}, {126}, {125}, {97}, {65}}},
        35,
        true});
 }

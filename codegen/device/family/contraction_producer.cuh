@@ -7,11 +7,24 @@
 
 namespace sinter::contraction {
 
+// What the boxes of a tile bring, where the launch says how much.
+template <bool boxed, class Shape, bool rows>
+struct LoadedOf : WholeTile {};
+template <class Shape>
+struct LoadedOf<true, Shape, true> {
+  static constexpr auto extent = Shape::tile_rows;
+};
+template <class Shape>
+struct LoadedOf<true, Shape, false> {
+  static constexpr auto extent = Shape::tile_columns;
+};
+
 // The columns of B in a stage; of two products, of both.
 template <class Config, class Operand>
 using ColumnBoxes =
     TmaBoxes<Operand, StageTile<Operand, Shape<Config>::loaded_columns / Config::products>,
-             typename Problem<Config>::Coord, Config::cluster_m>;
+             typename Problem<Config>::Coord, Config::cluster_m,
+             LoadedOf<BoxesColumns<Config>, Shape<Config>, false>>;
 template <class First, class Second>
 struct BothColumns {
   using Tile = SharedTile<typename First::Tile::Number, First::Tile::major,
@@ -43,8 +56,8 @@ SINTER_DEVICE void produce(const Args& args, const Rows& rows, const First& firs
                            int rank) {
   using P = Problem<Config>;
   using S = Shape<Config>;
-  using RowBoxes =
-      TmaBoxes<A, StageTile<A, Config::loaded_rows>, typename P::Coord, Config::cluster_n>;
+  using RowBoxes = TmaBoxes<A, StageTile<A, Config::loaded_rows>, typename P::Coord,
+                            Config::cluster_n, LoadedOf<BoxesRows<Config>, S, true>>;
   const StagePipeline<Config> pipeline{shared + S::full};
   typename StagePipeline<Config>::State state;
   const auto fill = [&](const TileCoord<Config>& place, int tile) {

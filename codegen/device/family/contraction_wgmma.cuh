@@ -210,12 +210,21 @@ SINTER_DEVICE EpilogueCoord<Config> epilogue_place(const TileCoord<Config>& tile
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
   EpilogueCoord<Config> place;
   P::set_batch(place.batch, tile.batch);
-  const int column_end = tile.column + S::columns;
+  const int column_end = tile.column + S::tile_columns;
   place.row = tile.row + first_row + part / S::across * 64 + warp * 16;
   place.column = tile.column + part % S::across * S::slab_columns;
   place.row_end = tile.row_end;
   place.column_end = column_end < P::columns ? column_end : P::columns;
   return place;
+}
+// Whether slab number `part` has no results, as those past a tile's boxes have none. By what all
+// threads agree in.
+template <class Config>
+SINTER_DEVICE bool is_past_boxes(int part) {
+  using S = Shape<Config>;
+  if constexpr (BoxesColumns<Config> && S::across > 1)
+    return part % S::across * S::slab_columns >= S::tile_columns;
+  return false;
 }
 
 // The slabs of a warp's sums, one after another. With `ahead` a slab is what a lane moves at once,
@@ -247,6 +256,7 @@ SINTER_DEVICE void finish_tile(const Args& args, const Rows& rows, const TileCoo
   } else {
 #pragma unroll 1
     for (int s = 0; s < S::parts; ++s) {
+      if (is_past_boxes<Config>(s)) continue;
       put_tile<0, S::across, Config::products>(slab, fragment, TileSums<Config>{}, s);
       __syncwarp();
       finish<Config, Body>(args, slab, epilogue_place(tile, first_row, s), rows);
@@ -369,6 +379,7 @@ SINTER_DEVICE void finish_parts(const Args& args, const First& first, unsigned c
 #pragma unroll 1
   for (int s = 0; s < S::parts; ++s) {
     if ((s + warp) % Config::split != rank) continue;
+    if (is_past_boxes<Config>(s)) continue;
 #pragma unroll 1
     for (int i = lane * 4; i < EpilogueTile::rows * EpilogueTile::columns; i += at_once * 128) {
       // All are asked for before the first is added: another block's memory is far away.

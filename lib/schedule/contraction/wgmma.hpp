@@ -117,6 +117,7 @@ struct WgmmaConfig : Launch {
   int taps_together = 1;                      // of one product
   int operand_bytes = 2;
   int loaded_rows = 128;              // of A, by a tile
+  int boxed_tiles = 0;                // clusters' tiles that boxes of Tile::boxed_m or _n make
   bool integers = false;              // factors and sums
   bool promote_accumulators = false;  // add the sums of each stage in f32
   bool scaled() const { return a.scale >= 0 || b.scale >= 0 || (b2 && b2->scale >= 0); }
@@ -211,6 +212,10 @@ bool of_whole_tile(const KernelSpec& spec, const KernelPort& port);
 // columns; nothing where that does not hold. Operands are in boxes.
 std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpec& spec,
                                      const DeviceModel& device);
+// The same tiles with as many rows (or columns, whichever `other`, of the same structure, has not
+// as many of) as the launch says, up to the tile's; nothing where the kernel cannot have them.
+std::optional<WgmmaPlan> boxed_by_launch(const WgmmaConfig& decided, const KernelSpec& spec,
+                                         const KernelSpec& other, const DeviceModel& device);
 // Nothing where the device has no such tensor cores, or the operands' types or layouts are not for
 // them. `tiles`: those that are known, to which the kernel's are added.
 std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& spec, const DeviceModel& device,

@@ -37,7 +37,7 @@ int stages_beside_slabs(const TileProblem& p, const Tile& t, int blocks,
 // multiplications read on past the last stage.
 bool has_one_tile(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   const int cluster = cluster_blocks(t);
-  return p.taps == 0 && p.groups == 0 && !p.scaled && t.split == 1 &&
+  return p.taps == 0 && p.groups == 0 && !p.scaled && t.split == 1 && !t.boxed() &&
          loaded_rows(p, t) + t.n >= t.m &&
          tiles_of(p, t) <= cluster * clusters_at_once(device, cluster);
 }

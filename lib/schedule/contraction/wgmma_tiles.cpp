@@ -29,7 +29,7 @@ double batches_with_rows(const TileProblem& p) {
 
 // Rows of tiles that all batches have together. Groups end anywhere in a tile.
 double tile_rows(const TileProblem& p, const Tile& t) {
-  const double step = t.m * t.cluster_m;
+  const double step = t.rows() * t.cluster_m;
   if (p.groups == 0) return p.batches * std::ceil(p.rows / step);
   return std::max(batches_with_rows(p), p.batches * (p.rows_each() / step + 0.5));
 }
@@ -134,22 +134,24 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const double multiply =
       2.0 * t.m * (swapped ? t.n : std::max(t.n, kFewestColumns)) * multiplied / (8192.0 / p.bytes);
   // Rows of A that come for a step of k; of pixels that stay, a tap's share.
-  const double rows =
-      p.taps > 0 ? static_cast<double>(window_pixels(p, t)) * p.planes / p.taps : loaded_rows(p, t);
+  const double rows = p.taps > 0      ? static_cast<double>(window_pixels(p, t)) * p.planes / p.taps
+                      : t.boxed_m > 0 ? t.boxed_m
+                                      : loaded_rows(p, t);
   const bool filter_stays = p.block > 0 && t.stages * kStageLine >= p.depth * p.bytes;
-  const int columns = loaded_columns(t.n, p.b_k_fastest, p.bytes);
+  const int columns = loaded_columns(t.columns(), p.b_k_fastest, p.bytes);
   const double filter = filter_stays ? 0 : static_cast<double>(columns) / t.cluster_m;
   const double moved = (rows / t.cluster_n + filter) * depth_bytes;
   // Every multiplication's rows of A are read with all columns of B.
   const double reads =
       swapped ? kRead * t.m / rows_of_consumer(t) * (kInstructionRows + rows_of_consumer(t))
               : kRead * t.m / kInstructionRows * (kInstructionRows + t.n);
-  const double shared = (reads * multiplied * p.bytes + (rows + t.n) * depth_bytes) / kShared;
+  const double shared =
+      (reads * multiplied * p.bytes + (rows + t.columns()) * depth_bytes) / kShared;
   // Moving costs power, and with it clocks, also where it is hidden.
   const bool neighbours = t.cluster_m * t.cluster_n > 1;
   const double main = std::max({multiply, moved / costs.move, shared}) + 0.1 * moved / 64 +
                       (neighbours ? costs.neighbours + costs.step * depth_bytes / kStageLine : 0);
-  const double across = static_cast<double>(t.n) / kSlabColumns,
+  const double across = static_cast<double>(t.columns()) / kSlabColumns,
                slabs = mmas_of_consumer(t) * std::ceil(across);
   const bool slow = mmas_of_consumer(t) > 1 || has_little_room(t);
   const double read = !p.reads ? 0 : slow ? kSlabReadSlow : kSlabRead;
@@ -181,7 +183,8 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const double cached = tiles * t.split * moved + results;
   // TMA takes as long for zeros past the ends of the operands.
   const double past = tiles * t.split *
-                      (std::max(0.0, rows - p.rows) + std::max(0.0, t.n - p.columns)) * depth_bytes;
+                      (std::max(0.0, rows - p.rows) + std::max(0.0, t.columns() - p.columns)) *
+                      depth_bytes;
   const double exposed = kExposed * finish / device.clock;
   const bool few_filters = p.window && !p.a_k_fastest && p.rows <= kInstructionRows;
   // Stages of a wide tile whose sums fill the registers are few: two tiles of short sums. Between
@@ -361,16 +364,18 @@ int tiles_beside(const TileProblem& p) {
 }
 
 double tiles_of(const TileProblem& p, const Tile& t) {
-  return tile_rows(p, t) * std::ceil(p.columns / (t.n * t.cluster_n)) * t.cluster_m * t.cluster_n;
+  return tile_rows(p, t) * std::ceil(p.columns / (t.columns() * t.cluster_n)) * t.cluster_m *
+         t.cluster_n;
 }
 
 double most_tiles(const TileProblem& p, const Tile& t) {
-  const double rows = p.batches * std::ceil(p.rows / (t.m * t.cluster_m));
-  return rows * std::ceil(p.columns / (t.n * t.cluster_n)) * t.cluster_m * t.cluster_n;
+  const double rows = p.batches * std::ceil(p.rows / (t.rows() * t.cluster_m));
+  return rows * std::ceil(p.columns / (t.columns() * t.cluster_n)) * t.cluster_m * t.cluster_n;
 }
 
 int loaded_rows(const TileProblem& p, const Tile& t) {
-  if (p.taps > 0 || t.m > kInstructionRows || p.rows > kInstructionRows || !p.a_k_fastest)
+  if (p.taps > 0 || t.m > kInstructionRows || p.rows > kInstructionRows || !p.a_k_fastest ||
+      t.boxed_m > 0)
     return t.m;
   const double unit = p.gathered ? kCopiedRows : kSwizzledRows * t.cluster_n;
   return std::min(t.m, static_cast<int>(unit * std::ceil(p.rows / unit)));

@@ -29,6 +29,12 @@ struct Tile {
   int window_stages = 0;  // of pixels that stay for all taps; `stages` are then the filter's
   bool block = false;     // the tile is one of the image
   int group = 8;          // rows of tiles that run side by side
+  // Of the m rows, or n columns, those that a tile of these extents has, where the launch says it
+  // (contraction_tiles.cuh: boxed_rows); 0: all.
+  int boxed_m = 0, boxed_n = 0;
+  constexpr int rows() const { return boxed_m > 0 ? boxed_m : m; }
+  constexpr int columns() const { return boxed_n > 0 ? boxed_n : n; }
+  constexpr bool boxed() const { return boxed_m > 0 || boxed_n > 0; }
 };
 std::string to_text(const Tile& tile);
 

@@ -10,6 +10,7 @@
 // What threads write or copy (cp.async) is visible when each has called Pipeline::commit, after
 // warp_matrix::wait.
 #pragma once
+#include "sinter/device/core/dynamic.cuh"
 #include "sinter/device/core/warp_matrix.cuh"
 #include "sinter/device/engine/pipeline.cuh"
 #include "sinter/device/engine/shared_tile.cuh"
@@ -20,7 +21,7 @@ template <class L, class Args>
 concept Loader = requires(const L& loader, const Args& args, int step, unsigned shared) {
   typename L::Tile;
   requires L::threads == 1 || L::threads == 128;
-  requires L::tma_bytes >= 0;
+  requires !is_known(L::tma_bytes) || L::tma_bytes >= 0;
   loader.load(args, step, shared, shared);
 };
 

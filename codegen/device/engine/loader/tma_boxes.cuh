@@ -16,10 +16,25 @@ concept InSeveralBoxes = requires {
   Operand::box_rows;
 };
 
-template <class Operand, class Tile_, class Coord, int ctas = 1>
+// How many rows or columns of a tile are loaded: all, or `extent` of them, a constant or a number
+// of the launch.
+struct WholeTile {};
+template <class Loaded>
+concept LoadsPart = requires {
+  Loaded::extent;
+};
+
+template <class Operand, class Tile_, class Coord, int ctas = 1, class Loaded = WholeTile>
 struct TmaBoxes {
   using Tile = Tile_;
-  static constexpr int threads = 1, tma_bytes = Tile::bytes;
+  static constexpr int threads = 1;
+  static constexpr auto tma_bytes = [] {
+    if constexpr (LoadsPart<Loaded>)
+      return number<is_known(Loaded::extent)>([] { return Loaded::extent * Tile::swizzle; });
+    else
+      return Tile::bytes;
+  }();
+  static_assert(!LoadsPart<Loaded> || (Operand::k_fastest && Tile::slabs == 1));
   Coord c;
   int row, rank = 0;  // of the cluster's CTAs
 
@@ -35,7 +50,10 @@ struct TmaBoxes {
     constexpr unsigned mask = ctas > 1 ? (1u << ctas) - 1 : 0;
     static_assert(parts % ctas == 0, "the cluster's CTAs load as much each");
     const int first = ctas > 1 ? rank * part : 0;
-    if constexpr (Operand::k_fastest) {
+    if constexpr (LoadsPart<Loaded>) {
+      const int own = ctas > 1 ? rank * (Loaded::extent / ctas) : 0;
+      Operand::load(args, c, row + own, k, to + own * Tile::swizzle, full, mask);
+    } else if constexpr (Operand::k_fastest) {
       constexpr int box = [] {
         if constexpr (InSeveralBoxes<Operand>)
           return Operand::box_rows;
