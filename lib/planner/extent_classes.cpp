@@ -133,20 +133,38 @@ Result<std::shared_ptr<const PlanClass>> ExtentClasses::class_of(GraphBuilder::E
   if (auto found = known(key)) return found;
   const std::lock_guard making(making_);
   if (auto found = known(key)) return found;
+  auto made = make(key);
+  SINTER_TRY(made);
+  (*made)->largest = largest(key);
+  const std::lock_guard lock(mutex_);
+  return classes_[key] = std::move(*made);
+}
+
+Result<std::shared_ptr<PlanClass>> ExtentClasses::make(const Key& key) {
   std::set<std::int64_t> taken;
   Key one, other;
-  for (std::size_t i = 0; i < extents.size(); ++i) {
-    const Range r = range_of(extents_[i], extents[i]);
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    const Range r = range_of(extents_[i], key[i]);
     one.push_back(representative(r, taken));
     other.push_back(r.least < r.most ? representative(lower_part(r), taken) : r.most);
   }
   Graph graph(graph_), other_graph(graph_);
   builder_(graph, one);
   builder_(other_graph, other);
-  auto made = make_plan_class(graph, other_graph, plan_, schedules_);
-  SINTER_TRY(made);
-  const std::lock_guard lock(mutex_);
-  return classes_[key] = std::move(*made);
+  return make_plan_class(graph, other_graph, plan_, schedules_);
+}
+
+std::shared_ptr<const PlanClass> ExtentClasses::largest(const Key& key) {
+  Key most;
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    const Range r = range_of(extents_[i], key[i]);
+    most.push_back(r.least == r.most ? r.most : extents_[i].most);
+  }
+  if (most == key) return nullptr;
+  const auto [found, fresh] = largest_.try_emplace(most);
+  if (fresh)
+    if (auto made = make(most)) found->second = std::move(*made);
+  return found->second;
 }
 
 Result<Plan> ExtentClasses::plan(Graph& graph, GraphBuilder::Extents extents) {

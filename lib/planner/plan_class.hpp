@@ -19,6 +19,9 @@ struct PlanClass {
   std::vector<ClassKernel> kernels;                        // in the order they run
 
   std::vector<RowSchedules> by_rows;  // of some of these, which have several schedules
+  // The class of the largest extents, whose kernels plans of this one take where they are as fast;
+  // or null.
+  std::shared_ptr<const PlanClass> largest;
 
   // What each of a plan's kernels is scheduled as; null: as itself.
   std::vector<const ClassKernel*> like(const std::vector<KernelSpec>& specs,
@@ -29,9 +32,9 @@ struct PlanClass {
 // class. `other`: another graph of the class, all of whose extents that change are others; numbers
 // in which the two plans agree are taken for constants. `known`: schedules that other classes have,
 // to which this one's are added.
-Result<std::shared_ptr<const PlanClass>> make_plan_class(Graph& one, Graph& other,
-                                                         const PlanOptions& options,
-                                                         RowSchedules::Known& known);
+Result<std::shared_ptr<PlanClass>> make_plan_class(Graph& one, Graph& other,
+                                                   const PlanOptions& options,
+                                                   RowSchedules::Known& known);
 Result<Plan> make_plan_of_class(Graph& graph, const PlanOptions& options,
                                 const PlanClass& of_class);
 

@@ -92,9 +92,13 @@ std::optional<double> plain_scale(const FusionState& state, const AttentionNodes
 // Whether the heads that share one of k and v become rows of one product: where they fill its tiles
 // better than queries alone do. What is gathered knows its indices by their place.
 bool packs_heads(const FusionState& state, const AttentionNodes& a, std::int64_t group,
-                 std::int64_t queries) {
+                 std::int64_t heads, std::int64_t queries, std::int64_t keys) {
   constexpr std::int64_t kRows = 64;
   const auto tiles = [](std::int64_t rows) { return (rows + kRows - 1) / kRows; };
+  // Few queries of few keys that take one round either way are of a text with many.
+  if (state.context().of_class && queries > 1 && keys <= kRows &&
+      heads * tiles(queries) <= state.context().device.sms)
+    return false;
   const bool gathers = std::any_of(a.nodes.begin(), a.nodes.end(), [&](NodeId n) {
     return state.node(n).op == OpKind::block_mask;
   });
@@ -331,10 +335,11 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   spec.nodes = nodes;
   A& to = spec.attention();
   const std::int64_t shared = std::max(k[1], v[1]), group = shared > 0 ? result[1] / shared : 1;
-  const bool packed = a.offsets_q < 0 &&
-                      state.context().decisions.decide(Decisions::Kind::heads_packed, a.first, [&] {
-                        return packs_heads(state, a, group, q[2]) ? 1 : 0;
-                      }) != 0;
+  const bool packed =
+      a.offsets_q < 0 &&
+      state.context().decisions.decide(Decisions::Kind::heads_packed, a.first, [&] {
+        return packs_heads(state, a, group, result[0] * result[1], q[2], scores[3]) ? 1 : 0;
+      }) != 0;
   to.group = packed ? 1 : group;
   spec.extent = {
       result[0], packed ? shared : result[1], packed ? group : 1, q[2], result[3], scores[3], q[3]};
