@@ -135,7 +135,9 @@ Result<std::shared_ptr<const PlanClass>> ExtentClasses::class_of(GraphBuilder::E
   if (auto found = known(key)) return found;
   auto made = make(key);
   SINTER_TRY(made);
-  (*made)->largest = largest(key);
+  const auto attends = [](const ClassKernel& k) { return k.decided.attention() != nullptr; };
+  if (std::any_of((*made)->kernels.begin(), (*made)->kernels.end(), attends))
+    (*made)->largest = largest(key);
   const std::lock_guard lock(mutex_);
   return classes_[key] = std::move(*made);
 }
@@ -162,8 +164,12 @@ std::shared_ptr<const PlanClass> ExtentClasses::largest(const Key& key) {
   }
   if (most == key) return nullptr;
   const auto [found, fresh] = largest_.try_emplace(most);
-  if (fresh)
-    if (auto made = make(most)) found->second = std::move(*made);
+  if (fresh) {
+    try {
+      if (auto made = make(most)) found->second = std::move(*made);
+    } catch (...) {  // the builder's own, of extents that nobody asked for
+    }
+  }
   return found->second;
 }
 
