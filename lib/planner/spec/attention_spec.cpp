@@ -102,7 +102,11 @@ bool packs_heads(const FusionState& state, const AttentionNodes& a, std::int64_t
   const bool gathers = std::any_of(a.nodes.begin(), a.nodes.end(), [&](NodeId n) {
     return state.node(n).op == OpKind::block_mask;
   });
-  return group > 1 && !gathers && 5 * tiles(queries * group) <= 4 * tiles(queries) * group;
+  if (group <= 1 || gathers) return false;
+  // A class that has a tile's queries at the most is one of fewer, too, which fill it better so.
+  // (64 x 17 tokens of 32 heads, 8 of K and V, on an H200: 41 us not packed, 17 packed.)
+  if (state.context().of_class && queries > 1 && queries <= kRows) return true;
+  return 5 * tiles(queries * group) <= 4 * tiles(queries) * group;
 }
 
 // The attention of an sdpa node.
