@@ -56,8 +56,8 @@ struct Body {
     const float mask = sinter::drawn<float>(fragment.random.mask, e);
     const float noise = sinter::drawn<float>(fragment.random.noise, e);
     const double jitter = sinter::drawn<double>(fragment.random.jitter, e);
-    const float kept = sinter::op::Mul::apply(x, mask);
-    const float noisy = sinter::op::Add::apply(kept, noise);
+    const float kept_t = sinter::op::Mul::apply(x, mask);
+    const float noisy = sinter::op::Add::apply(kept_t, noise);
     const double y = sinter::op::Add::apply(static_cast<double>(noisy), jitter);
     sinter::put(fragment.y, e, y);
   }
@@ -68,6 +68,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_rng_mul_add_9840f19d(const __grid_constant__ Args args) {
+void sinter_rng_mul_add_663ac54f(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }
