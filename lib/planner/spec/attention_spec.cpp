@@ -104,8 +104,11 @@ bool packs_heads(const FusionState& state, const AttentionNodes& a, std::int64_t
   });
   if (group <= 1 || gathers) return false;
   // A class that has a tile's queries at the most is one of fewer, too, which fill it better so.
-  // (64 x 17 tokens of 32 heads, 8 of K and V, on an H200: 41 us not packed, 17 packed.)
-  if (state.context().of_class && queries > 1 && queries <= kRows) return true;
+  // (64 x 17 tokens of 32 heads, 8 of K and V, on an H200: 41 us not packed, 17 packed.) Warps have
+  // tiles of fewer rows.
+  if (state.context().of_class && state.context().device.has_wgmma && queries > 1 &&
+      queries <= kRows)
+    return true;
   return 5 * tiles(queries * group) <= 4 * tiles(queries) * group;
 }
 
