@@ -150,10 +150,6 @@ void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& name
   }
 }
 
-}  // namespace
-
-namespace {
-
 // Whether the live statements store a sum, and do nothing else.
 bool stores_sum(const BodyText& body, const std::vector<bool>& live) {
   for (int i = 0; i < body.size(); ++i) {

@@ -123,7 +123,7 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   e.producer_registers = kept >= 192 ? 24 : 40;
   e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
   if (p.gradient) e.producer_registers = 24, e.consumer_registers = 240;
-  if (t.consumers == 3) e.producer_registers = 24, e.consumer_registers = 160;
+  if (t.consumers == 3) e.producer_registers = 24, e.consumer_registers = kRegistersOfThree;
   if (p.gathered) e.producer_registers = 56, e.consumer_registers = 224;
   e.wide_index = needs_wide_index(o.spec);
   e.least_blocks = blocks_that_fit(p, t, device);

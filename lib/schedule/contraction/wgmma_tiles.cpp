@@ -299,7 +299,9 @@ int sums_per_thread(const Tile& t) { return mmas_of_consumer(t) * t.n / 2; }
 namespace {
 
 // Registers of a consumer's thread besides its sums, where there are most.
-int registers_beside(const Tile& t) { return (t.consumers == 3 ? 160 : 240) - sums_per_thread(t); }
+int registers_beside(const Tile& t) {
+  return (t.consumers == 3 ? kRegistersOfThree : kMostRegisters) - sums_per_thread(t);
+}
 
 }  // namespace
 

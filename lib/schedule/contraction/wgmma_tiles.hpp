@@ -10,8 +10,9 @@
 
 namespace sinter {
 
-inline constexpr int kStageLine = 128;       // bytes of k in a stage
-inline constexpr int kSwizzledRows = 8;      // after which the swizzle repeats
+inline constexpr int kStageLine = 128;   // bytes of k in a stage
+inline constexpr int kSwizzledRows = 8;  // after which the swizzle repeats
+inline constexpr int kMostRegisters = 240, kRegistersOfThree = 160;  // of a consumer's thread
 inline constexpr int kInstructionRows = 64;  // of one multiplication; sides up to it are short
 inline constexpr int kSlabColumns = 64;      // of sums that a warp stores together
 inline constexpr int kFewestTogether = 32;   // columns of a tap that are loaded together

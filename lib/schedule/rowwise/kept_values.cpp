@@ -74,8 +74,10 @@ std::vector<int> kept_values(const KernelSpec& spec, const RowwiseConfig& s) {
     for (int i : needed) {
       if (kept.contains(i) || !is_value_of_place(statements[static_cast<std::size_t>(i)])) continue;
       const auto of = live_statements(spec.body, {i}, kept);
+      bool costly = false;
       for (std::size_t j = 0; j < of.size(); ++j)
-        if (of[j] && !statements[j].per_row && is_costly(statements[j])) kept.insert(i);
+        costly |= of[j] && !statements[j].per_row && is_costly(statements[j]);
+      if (costly) kept.insert(i);
     }
     for (std::size_t i = 0; i < live.size(); ++i)
       if (live[i] && !statements[i].per_row) made[i] = true;
