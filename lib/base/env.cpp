@@ -14,6 +14,7 @@ constexpr EnvVariable kVariables[] = {
     {"SINTER_CACHE", "off: compiled kernels are not kept on disk"},
     {"SINTER_CACHE_DIR", "directory of the kernel cache (default: sinter in the user's cache)"},
     {"SINTER_CACHE_LIMIT_MB", "size of the kernel cache on disk in MiB (default 512)"},
+    {"SINTER_CORPUS_PART", "tests: `3/14` runs the third of 14 parts of the corpus graphs"},
     {"SINTER_DEPTHWISE",
      "tests: mma (as on three SMs), rows (ordinary cores, pixels by TMA), planes (of images "
      "channels "
