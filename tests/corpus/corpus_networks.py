@@ -223,17 +223,23 @@ def groupnorm_silu_conv():
 groupnorm_silu_conv()
 
 
-def pooling(mode, name, index=False, **attributes):
+def pooling(mode, name, index=False, channels=3, last=False, **attributes):
     g = Graph("pooling_" + name, "f32")
-    g.tensor("x", [2, 3, 9, 10])
+
+    def image(name, h, w):
+        c = channels
+        order = {"stride": [h * w * c, 1, w * c, c]} if last else {}
+        g.tensor(name, [2, c, h, w], **order)
+
+    image("x", 9, 10)
     geometry = dict(mode=mode, window=[3, 2], stride=[2, 2], pre_padding=[1, 0],
                     post_padding=[1, 0], **attributes)
     outputs = {"Y": "y"}
     if index:
         outputs["Index"] = g.tensor("index", data_type="i8")
     g.node("resample", {"X": "x"}, outputs, **geometry)
-    g.tensor("dy", [2, 3, 5, 5])
-    g.tensor("dx", [2, 3, 9, 10])
+    image("dy", 5, 5)
+    image("dx", 9, 10)
     inputs = {"DY": "dy", **({"Index": "index"} if index else {"X": "x"})}
     g.node("resample_backward", inputs, {"DX": "dx"}, **geometry)
     g.output("y", "dx", *(["index"] if index else []))
@@ -241,6 +247,7 @@ def pooling(mode, name, index=False, **attributes):
 
 pooling("maxpool", "max_index", index=True)
 pooling("maxpool", "max_recomputed", padding_mode="zero_pad")
+pooling("maxpool", "max_channels_last", channels=8, last=True)
 pooling("avgpool_include_padding", "average_include", padding_mode="edge_val_pad")
 pooling("avgpool_include_padding", "average_infinite", padding_mode="neg_inf_pad")
 pooling("avgpool_exclude_padding", "average_exclude")

@@ -246,6 +246,18 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
        g.output(reduction(relu(x), ReductionMode::add, {1, 4, 1, 1}), "y");
        const Lowered l = after(name, g);
        CHECK(l.graph->stride(first(l, OpKind::pointwise).outputs[0]) == channels_last);
+       // Where each maximum was, and the gradient that is gathered from there, lie as the image.
+       Graph h;
+       const ResampleAttributes pool{.mode = ResampleMode::maxpool, .window = {2, 2}};
+       auto image = h.tensor({.name = "image", .dim = {2, 4, 4, 4}, .stride = {64, 1, 16, 4}}),
+            dy = h.tensor({.name = "dy", .dim = {2, 4, 3, 3}, .stride = channels_last});
+       h.output(relu(resample_backward(dy, pool, image.dim(), {}, image)), "dx");
+       const Lowered of_pool = after(name, h);
+       const TensorId index = first(of_pool, OpKind::resample).outputs[1];
+       CHECK(of_pool.graph->stride(index) == channels_last);
+       CHECK((*of_pool.graph)[index].data_type == i8);
+       CHECK(of_pool.graph->stride(first(of_pool, OpKind::resample_backward).outputs[0]) ==
+             Dims{64, 1, 16, 4});
      }},
     {"layout_for_reshape",
      [](std::string_view name) {

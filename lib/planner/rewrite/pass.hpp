@@ -70,7 +70,7 @@ inline Dims packed_in(const std::vector<int>& order, const Dims& dim) {
 // Whether a node's result may lie in any order of its dims, and whether it reads any.
 inline bool may_be_ordered(OpKind op) {
   return op == OpKind::pointwise || op == OpKind::conv_fprop || op == OpKind::conv_dgrad ||
-         op == OpKind::resample;
+         op == OpKind::resample || op == OpKind::resample_backward;
 }
 inline bool reads_any_order(OpKind op) {
   return may_be_ordered(op) || op == OpKind::reduction || op == OpKind::conv_wgrad;

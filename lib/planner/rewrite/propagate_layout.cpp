@@ -45,10 +45,7 @@ bool stay_views(const Rewriter& g, TensorId y, const Dims& stride) {
   });
 }
 
-bool propagate_layout(MovedViews& views, NodeId id) {
-  Rewriter& g = views.g;
-  const Node& n = g.node(id);
-  const TensorId y = n.outputs.empty() ? kNoTensor : n.outputs[0];
+bool propagate_to(Rewriter& g, const Node& n, TensorId y) {
   if (y < 0 || !g.is_virtual(y) || !takes_order(n.op) || g[y].dim.size() < 3) return false;
   for (NodeId r : g.readers(y))
     if (!takes_any_order(g, g.node(r))) return false;
@@ -63,6 +60,15 @@ bool propagate_layout(MovedViews& views, NodeId id) {
     if (stride || n.op != OpKind::concatenate) return stride.has_value();
   }
   return false;
+}
+
+// A pooling's Index lies as its result does.
+bool propagate_layout(MovedViews& views, NodeId id) {
+  const Node& n = views.g.node(id);
+  bool moved = false;
+  for (std::size_t i = 0; i < n.outputs.size(); ++i)
+    moved |= propagate_to(views.g, n, n.outputs[i]);
+  return moved;
 }
 
 }  // namespace
