@@ -9,23 +9,21 @@ namespace sinter {
 inline constexpr unsigned kFloatInfinity = 0x7f800000u;
 
 // The bits of |x| in a format with `mantissa` explicit bits and exponent bias `bias`, at most
-// `largest`. `magnitude` is the bits of |x| as a float; it is not a NaN.
+// `largest`; of NaN those of `largest`. Without branches: a number whose last bit is worth as much
+// as the result's is added, so that the sum's last bits count those, rounded. Below the smallest
+// normal number all are worth the same.
 template <int mantissa, int bias, unsigned largest>
-SINTER_DEVICE unsigned encode_magnitude(unsigned magnitude) {
-  const int exponent = static_cast<int>(magnitude >> 23) - 127;
-  unsigned kept = magnitude;
-  int dropped = 23 - mantissa;
-  unsigned rebias = static_cast<unsigned>(127 - bias) << mantissa;
-  if (exponent < 1 - bias) {  // a subnormal result: the hidden bit becomes an explicit one
-    const int further = 1 - bias - exponent;
-    if (further > mantissa + 1) return 0;  // below half of the smallest subnormal
-    kept = (magnitude & 0x7fffffu) | 0x800000u;
-    dropped += further;
-    rebias = 0;
-  }
-  const unsigned odd = (kept >> dropped) & 1u;
-  const unsigned code = ((kept + (1u << (dropped - 1)) - 1u + odd) >> dropped) - rebias;
-  return code < largest ? code : largest;
+SINTER_DEVICE unsigned encode_magnitude(float x) {
+  constexpr int dropped = 23 - mantissa;
+  constexpr unsigned smallest_normal = static_cast<unsigned>(128 - bias) << 23;
+  const float most =
+      __uint_as_float((largest << dropped) + (static_cast<unsigned>(127 - bias) << 23));
+  const float bounded = fminf(fabsf(x), most);
+  const unsigned own = __float_as_uint(bounded) & kFloatInfinity,
+                 exponent = own < smallest_normal ? smallest_normal : own,
+                 counter = exponent + (static_cast<unsigned>(dropped) << 23);
+  const unsigned sum = __float_as_uint(bounded + __uint_as_float(counter));
+  return sum - counter + ((exponent - smallest_normal) >> dropped);
 }
 
 // The value of the bits of a magnitude; NaN is the caller's business.

@@ -38,10 +38,9 @@ struct Minifloat {
     if constexpr (mantissa == 3) return {hardware::to_f8e4m3(x)};
     if constexpr (mantissa == 2) return {hardware::to_f8e5m2(x)};
 #endif
-    const unsigned all = __float_as_uint(x), magnitude = all & 0x7fffffffu;
-    if (magnitude > kFloatInfinity) return {static_cast<unsigned char>(nan)};
-    const unsigned code = encode_magnitude<mantissa, bias, largest>(magnitude);
-    return {static_cast<unsigned char>(code | (all >> 31) << sign_bit)};
+    const unsigned sign = __float_as_uint(x) >> 31 << sign_bit,
+                   code = encode_magnitude<mantissa, bias, largest>(x) | sign;
+    return {static_cast<unsigned char>(x != x ? nan : code)};
   }
 #ifdef SINTER_HARDWARE_F8
   // The bits of two that lie beside each other, where hardware converts them together.
