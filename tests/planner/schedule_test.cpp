@@ -1,5 +1,6 @@
 // How the kernels of whole graphs are laid out.
 #include "lower/lower.hpp"
+#include "planner/moved.hpp"
 #include "planner/planner.hpp"
 #include "schedule/scheduled_kernel.hpp"
 #include "sinter/compile.hpp"
@@ -9,15 +10,7 @@
 #include "support/scheduled.hpp"
 
 using namespace sinter;
-
-namespace {
-
-std::vector<KernelSpec> kernels(Graph& g, std::string_view architecture) {
-  for (const auto& d : g.check()) FAIL(d.message());
-  return partition(*lower(g).graph, true, architecture).kernels;
-}
-
-}  // namespace
+using sinter::test::kernels;
 
 // Beyond, neighbours would write halves of sectors of memory in turn.
 TEST_CASE("threads write at most 16 bytes of a tensor at once") {
@@ -145,6 +138,30 @@ TEST_CASE("short narrow rows of costly elements share a warp") {
     REQUIRE(found.size() == 1);
     CAPTURE(columns);
     CHECK(scheduled(found[0], "sm_90a").rowwise()->threads_per_row == threads);
+  }
+}
+
+// Each computes the row's scale, or keeps the row's exponentials.
+TEST_CASE("short rows that lie together have few threads along them") {
+  const auto along = [](Graph& g) {
+    const auto found = kernels(g);
+    REQUIRE(found.size() == 1);
+    return schedule_rowwise(found[0], device_model("sm_90a")).threads_per_row;
+  };
+  for (const auto& [block, threads] : {std::pair{16, 2}, {32, 4}}) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    const auto q = block_scale_quantize(g.tensor({.name = "x", .dim = {16384, 4096}}),
+                                        {.block_size = block, .axis = 0}, f8e4m3, f8e8m0);
+    g.output(q.y, "y");
+    g.output(q.scale, "scale");
+    CAPTURE(block);
+    CHECK(along(g) == threads);
+  }
+  for (const auto& [columns, threads] : {std::pair{8, 2}, {12, 4}, {64, 16}}) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    g.output(softmax(g.tensor({.name = "x", .dim = {1000, columns, 8192}}), {.axis = 1}).y, "y");
+    CAPTURE(columns);
+    CHECK(along(g) == threads);
   }
 }
 
