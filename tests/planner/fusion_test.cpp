@@ -233,6 +233,20 @@ TEST_CASE("several phases over few large rows become a kernel a phase") {
   CHECK(family_of(p.partition.kernels.back()) == Family::pointwise);
 }
 
+// Whole columns would be read again, by fewer threads than keep memory busy.
+TEST_CASE(
+    "phases over columns that no block holds are cut in parts, those that one holds are not") {
+  for (const auto& [rows, columns, kernels] :
+       {std::tuple{8192, 8192, 3}, {512, 32768, 1}, {8192, 262144, 1}}) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    const auto x = g.tensor({.name = "x", .dim = {rows, columns}});
+    g.output(x / reduction(x, ReductionMode::amax, {1, columns}), "y", {.data_type = f8e4m3});
+    CAPTURE(rows, columns);
+    CHECK(partition(*lower(g).graph, true, "sm_90a").kernels.size() ==
+          static_cast<std::size_t>(kernels));
+  }
+}
+
 // Of [8192, 64] and its transpose: as many channels as there are rows or columns.
 void check_statistics(const Dims& dim, const Dims& channels, const std::string& architecture) {
   Graph g{{.io = bf16, .intermediate = f32}};

@@ -412,10 +412,14 @@ std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
     // A row alone may be shared by a cluster of blocks; where each phase reads it again, parts of
     // it can just as well be a kernel's own rows. (Batchnorm's gradients of 64 rows of 802,816
     // elements on an H200: 213 us in one kernel, 184 in three.)
-    const std::int64_t few = rows_lie_together(spec) ? kFewBlocks
-                             : whole.resident        ? kFewBlocks / 2
-                                                     : kEnoughLong;
-    const bool busy = blocks >= few;
+    // So can parts of rows that lie together. (Columns of 8192 x 8192 over their largest magnitude,
+    // as f8, on an H100: 210 us in one kernel, 115 in three; of 4096 x 14336 138 and 102; softmax
+    // down the columns of 8192 x 8192 229 and 189.)
+    const bool across = rows_lie_together(spec);
+    const bool busy = across && !whole.resident ? whole.grid >= kManyOfSm * device.sms
+                      : across                  ? blocks >= kFewBlocks
+                      : whole.resident          ? blocks >= kFewBlocks / 2
+                                                : blocks >= kEnoughLong;
     if ((busy && whole.resident) || held_by_clusters(whole, device)) return {std::move(spec)};
     if (wished > 1)
       if (auto kernels = split_statistics(spec, false, wished, context, temporaries);
