@@ -74,8 +74,9 @@ struct PlanCacheOptions {
 struct PlanCacheCounts {
   std::int64_t hits = 0;  // calls that found an executable
   // Plans with fast kernels, those that failed as well; with PlanCacheOptions::extents those that
-  // had a kernel which no plan of the cache had before.
+  // had a kernel which was not compiled yet. They bring those that plans of alike extents have.
   std::int64_t compiles = 0;
+  std::int64_t kernels = 0;  // fast ones that were compiled, or found in the kernel cache
   std::int64_t classes = 0;  // of extents that were met
   std::int64_t plain = 0;    // calls that were answered with plain kernels
   std::int64_t failed = 0;   // compilations in the background: the plain kernels stay

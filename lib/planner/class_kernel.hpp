@@ -14,6 +14,11 @@ struct ClassKernel {
   std::string reason;             // of that
 };
 
+// What is compiled of one.
+struct ClassSource {
+  std::string entry, source;
+};
+
 // `other`: what the kernel computes for other extents.
 ClassKernel class_kernel(ScheduledKernel decided, const KernelSpec& other,
                          const PlanContext& context);

@@ -173,12 +173,13 @@ std::shared_ptr<const PlanClass> ExtentClasses::largest(const Key& key) {
   return found->second;
 }
 
-Result<Plan> ExtentClasses::plan(Graph& graph, GraphBuilder::Extents extents) {
+Result<Plan> ExtentClasses::plan(Graph& graph, GraphBuilder::Extents extents,
+                                 std::vector<ClassSource>* beside) {
   auto checked = check(extents);
   SINTER_TRY(checked);
   auto of_class = class_of(extents);
   SINTER_TRY(of_class);
-  return make_plan_of_class(graph, plan_, **of_class);
+  return make_plan_of_class(graph, plan_, **of_class, beside);
 }
 
 std::int64_t ExtentClasses::count() const {
@@ -199,7 +200,8 @@ std::string ExtentClasses::explain() const {
                                       [](const ClassKernel& k) { return k.text.has_value(); });
     text += fmt::format(": {} of {} kernels serve all extents", shared, kernels.size());
     for (const RowSchedules& s : of_class->by_rows)
-      text += fmt::format(", {} of them in {} schedules", s.places().size(), s.schedules().size());
+      text += fmt::format(", {} of them in {} texts of {} bands of rows", s.kernels(), s.texts(),
+                          s.bands());
     text += '\n';
     for (const ClassKernel& k : kernels)
       if (!k.text) text += fmt::format("  {}: {}\n", name_of(k), k.reason);

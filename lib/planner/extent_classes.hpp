@@ -20,8 +20,10 @@ class ExtentClasses {
 
   Status check_described() const;  // whether the extents that change are well-formed
   Status check(GraphBuilder::Extents extents) const;
-  // `graph`: what the builder makes of the extents.
-  Result<Plan> plan(Graph& graph, GraphBuilder::Extents extents);
+  // `graph`: what the builder makes of the extents. `beside`, where not null: the kernels that are
+  // compiled together with the plan's, for plans of other extents.
+  Result<Plan> plan(Graph& graph, GraphBuilder::Extents extents,
+                    std::vector<ClassSource>* beside = nullptr);
   bool met(GraphBuilder::Extents extents) const;  // whether their class was
   std::int64_t count() const;                     // of classes that were met
   // The classes that were met, a line each: the ranges of their extents, how many kernels are the

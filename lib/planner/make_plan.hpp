@@ -10,11 +10,14 @@
 namespace sinter {
 
 struct PlanClass;
+struct ClassSource;
 
 // `choices`, where not null: what could be measured, one for each kernel that has a choice.
-// `of_class`, where not null: what was decided for graphs like this one (plan_class.hpp).
+// `of_class`, where not null: what was decided for graphs like this one (plan_class.hpp); `beside`,
+// where not null: what is compiled together with the plan's kernels.
 Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
-                       std::vector<KernelChoice>* choices, const PlanClass* of_class = nullptr);
+                       std::vector<KernelChoice>* choices, const PlanClass* of_class = nullptr,
+                       std::vector<ClassSource>* beside = nullptr);
 
 // The steps: which kernels a graph becomes, and the plan of such kernels, without machine code.
 // `apart`: outputs with an alias that have kernels of their own.
@@ -28,7 +31,8 @@ Result<Partitioned> partition_graph(Graph& graph, const PlanOptions& options,
 Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& parts,
                          const PlanOptions& options, const PlanContext& context,
                          std::vector<KernelChoice>* choices = nullptr,
-                         const PlanClass* of_class = nullptr);
+                         const PlanClass* of_class = nullptr,
+                         std::vector<ClassSource>* beside = nullptr);
 // Where a kernel that writes over an input would still read it, the output gets one of its own.
 // `attempt`: plans, given the outputs that have. What was wrong first is said where none helps.
 template <class Attempt>

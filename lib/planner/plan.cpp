@@ -243,7 +243,8 @@ PlanData plan_head(Graph& graph, const PlanOptions& options) {
 
 Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& parts,
                          const PlanOptions& options, const PlanContext& context,
-                         std::vector<KernelChoice>* choices, const PlanClass* of_class) {
+                         std::vector<KernelChoice>* choices, const PlanClass* of_class,
+                         std::vector<ClassSource>* beside) {
   PlanData data = plan_head(graph, options);
   add_kept(data, parts);
   data.workspace_bytes = parts.workspace_bytes;
@@ -256,11 +257,11 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
   for (const auto& l : parts.lifetimes)
     buffers.emplace(l.tensor, static_cast<std::int64_t>(buffers.size()));
   const auto like_of = of_class ? of_class->like(parts.kernels, context)
-                                : std::vector<const ClassKernel*>(parts.kernels.size());
+                                : std::vector<PlanClass::Like>(parts.kernels.size());
   std::vector<ScheduledKernel> kernels;
   for (const auto& spec : parts.kernels) {
     report_progress(options, PlanProgress::Stage::planning, kernels.size(), parts.kernels.size());
-    const ClassKernel* const like = like_of[kernels.size()];
+    const ClassKernel* const like = like_of[kernels.size()].kernel;
     std::optional<ScheduledKernel> decided;
     if (like) decided = schedule_as(like->decided, spec, context);
     kernels.push_back(decided ? std::move(*decided) : schedule_kernel(spec, context));
@@ -269,9 +270,14 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
     return d;
   for (const ScheduledKernel& scheduled : kernels) {
     const KernelSpec& spec = parts.kernels[data.kernels.size()];
-    const ClassKernel* const like = like_of[data.kernels.size()];
-    EmittedKernel e = emit_kernel(scheduled, kernel_title(graph, lowered, spec),
-                                  like && like->text ? &*like->text : nullptr);
+    const auto [like, others] = like_of[data.kernels.size()];
+    const std::string title = kernel_title(graph, lowered, spec);
+    EmittedKernel e = emit_kernel(scheduled, title, like && like->text ? &*like->text : nullptr);
+    for (std::size_t i = 0; beside && others && i < others->size(); ++i)
+      if (const ClassKernel& other = (*others)[i]; &other != like) {
+        EmittedKernel of_other = emit_kernel(other.decided, title, &*other.text);
+        beside->push_back({std::move(of_other.entry), std::move(of_other.source)});
+      }
     if (choices)
       if (KernelChoice choice = scheduled.ranked_choice(); !choice.configurations.empty())
         choices->push_back(std::move(choice));
@@ -301,13 +307,16 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
 }
 
 Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
-                       std::vector<KernelChoice>* choices, const PlanClass* of_class) {
+                       std::vector<KernelChoice>* choices, const PlanClass* of_class,
+                       std::vector<ClassSource>* beside) {
   const PlanContext context{
       device_model(options.architecture), tuning, {}, of_class ? of_class->decisions : Decisions{}};
   auto data = with_outputs_apart([&](const std::set<std::string>& apart) -> Result<PlanData> {
     auto planned = partition_graph(graph, options, context, apart);
     SINTER_TRY(planned);
-    return plan_of(graph, planned->lowered, planned->parts, options, context, choices, of_class);
+    if (beside) beside->clear();
+    return plan_of(graph, planned->lowered, planned->parts, options, context, choices, of_class,
+                   beside);
   });
   SINTER_TRY(data);
   const Plan plan{Shared<const PlanData>::make(std::move(*data))};

@@ -151,12 +151,13 @@ namespace {
 // slower with it. Of others the estimates do not tell schedules apart. (Up to 1 %, a decoder block
 // of 64 x 17 tokens took attention of 41 us instead of 17 on an H200.)
 void prefer(const PlanClass& largest, const std::vector<KernelSpec>& specs,
-            const PlanContext& context, std::vector<const ClassKernel*>& like) {
+            const PlanContext& context, std::vector<PlanClass::Like>& like) {
   constexpr double kSlower = 0.004;  // of the plan
   std::vector<std::optional<ScheduledKernel>> own;
   double left = 0;
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    own.push_back(like[i] ? schedule_as(like[i]->decided, specs[i], context) : std::nullopt);
+    own.push_back(like[i].kernel ? schedule_as(like[i].kernel->decided, specs[i], context)
+                                 : std::nullopt);
     left += kSlower * (own[i] ? own[i]->microseconds : 0);
   }
   const auto doing_these = doing(largest.works, specs);
@@ -170,33 +171,33 @@ void prefer(const PlanClass& largest, const std::vector<KernelSpec>& specs,
     const double slower = as->microseconds - own[i]->microseconds;
     if (slower > left || !is_of_class(*as, *k.text)) continue;
     left -= std::max(0.0, slower);
-    like[i] = &k;
+    like[i].kernel = &k;
   }
 }
 
 }  // namespace
 
-std::vector<const ClassKernel*> PlanClass::like(const std::vector<KernelSpec>& specs,
-                                                const PlanContext& context) const {
+std::vector<PlanClass::Like> PlanClass::like(const std::vector<KernelSpec>& specs,
+                                             const PlanContext& context) const {
   const auto doing_these = doing(works, specs);
-  std::vector<const ClassKernel*> like(specs.size());
-  const auto take = [&](std::size_t place, const ClassKernel& k) {
+  std::vector<Like> like(specs.size());
+  const auto take = [&](std::size_t place, const Like& l) {
     if (const auto* const spec = doing_these[place])
-      like[static_cast<std::size_t>(spec - specs.data())] = &k;
+      like[static_cast<std::size_t>(spec - specs.data())] = l;
   };
-  for (std::size_t i = 0; i < kernels.size(); ++i) take(i, kernels[i]);
+  for (std::size_t i = 0; i < kernels.size(); ++i) take(i, {&kernels[i]});
   for (const RowSchedules& s : by_rows)
-    if (const auto* const best = s.best(doing_these, context))
-      for (std::size_t i = 0; i < best->size(); ++i) take(s.places()[i], (*best)[i]);
+    for (const auto& [place, kernel, all] : s.best(doing_these, context))
+      take(place, {kernel, all});
   if (largest) prefer(*largest, specs, context, like);
   return like;
 }
 
-Result<Plan> make_plan_of_class(Graph& graph, const PlanOptions& options,
-                                const PlanClass& of_class) {
+Result<Plan> make_plan_of_class(Graph& graph, const PlanOptions& options, const PlanClass& of_class,
+                                std::vector<ClassSource>* beside) {
   auto tuning = read_tuning(options.tuning_file);
   SINTER_TRY(tuning);
-  return make_plan(graph, options, *tuning, nullptr, &of_class);
+  return make_plan(graph, options, *tuning, nullptr, &of_class, beside);
 }
 
 }  // namespace sinter

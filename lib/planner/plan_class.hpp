@@ -23,9 +23,13 @@ struct PlanClass {
   // or null.
   std::shared_ptr<const PlanClass> largest;
 
-  // What each of a plan's kernels is scheduled as; null: as itself.
-  std::vector<const ClassKernel*> like(const std::vector<KernelSpec>& specs,
-                                       const PlanContext& context) const;
+  // What each of a plan's kernels is scheduled as; null: as itself. `beside`: what that kernel is
+  // scheduled as in other plans, which is compiled together with it; or null.
+  struct Like {
+    const ClassKernel* kernel = nullptr;
+    const std::vector<ClassKernel>* beside = nullptr;
+  };
+  std::vector<Like> like(const std::vector<KernelSpec>& specs, const PlanContext& context) const;
 };
 
 // `one`: the graph for which is decided; it should divide by little and be as large as any of the
@@ -35,7 +39,9 @@ struct PlanClass {
 Result<std::shared_ptr<PlanClass>> make_plan_class(Graph& one, Graph& other,
                                                    const PlanOptions& options,
                                                    RowSchedules::Known& known);
-Result<Plan> make_plan_of_class(Graph& graph, const PlanOptions& options,
-                                const PlanClass& of_class);
+// `beside`, where not null: the kernels that other plans of the class have in place of this one's,
+// to be compiled together with these.
+Result<Plan> make_plan_of_class(Graph& graph, const PlanOptions& options, const PlanClass& of_class,
+                                std::vector<ClassSource>* beside = nullptr);
 
 }  // namespace sinter

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "emit/config_text.hpp"
@@ -13,10 +14,12 @@
 namespace sinter {
 namespace {
 
-// Each of them is a compilation, for extents that need it. (Lists of 20 shapes of a decoder block
-// drawn at random need 9.8 on average with 12 schedules, 10.5 with 14, 11.5 with 20; with 12
-// products of 350 rows are estimated to take 5 to 7 % longer, with 14 less than 5.)
-constexpr std::size_t kMostOfTokens = 14, kMostOfImages = 24;
+// Numbers of rows up to each of these, and above the one before, are a band. (Lists of 20 shapes of
+// a decoder block drawn at random need 5 to 8 compilations, and all shapes 10; 13 and 20 with 14
+// schedules of all products together.)
+constexpr std::int64_t kMore = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kBandsOfTokens[] = {64, 512, 4096, kMore},
+                       kBandsOfImages[] = {16, 64, 256, kMore};
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 using Members = std::vector<RowSchedules::Member>;
@@ -39,20 +42,22 @@ bool are_images(const Members& members) {
 // granted. Fewer than 15 gain nothing by tiles of 8. (2 rows of a decoder block on an H200: 127 us
 // in these, 125.5 in tiles of 16.)
 std::vector<std::int64_t> sampled_rows(bool images) {
-  constexpr std::int64_t kMost = 1 << 18, kFewImages = 16;
-  constexpr double kGrowth = 1.19;
+  constexpr std::int64_t kFewImages = 16, kFewTokens = 4096, kManyTokens = 16384,
+                         kMostRows = 1 << 18;
   std::vector<std::int64_t> rows;
   if (images) {
     for (std::int64_t n = 4; n < kFewImages; n += 2) rows.push_back(n - 1);
   } else {
     for (std::int64_t n = 16; n < 64; n += 8) rows.push_back(n - 1);
     for (std::int64_t n = 64; n < 256; n += 16) rows.push_back(n - 1);
-    for (std::int64_t n = 256; n < 1024; n += 64) rows.push_back(n - 1);
-    for (std::int64_t n = 1024; n < 2048; n += 128) rows.push_back(n - 1);
+    for (std::int64_t n = 256; n < 1024; n += 32) rows.push_back(n - 1);
+    for (std::int64_t n = 1024; n < kFewTokens; n += 128) rows.push_back(n - 1);
   }
-  for (double n = images ? kFewImages : 2048; n < static_cast<double>(kMost) * kGrowth;
-       n *= kGrowth)
-    rows.push_back(std::min(kMost, static_cast<std::int64_t>(n)) - 1);
+  const auto growth = [&](double n) { return images ? 1.19 : n < kManyTokens ? 1.06 : 1.12; };
+  for (double n = static_cast<double>(images ? kFewImages : kFewTokens); n < kMostRows;
+       n *= growth(n))
+    rows.push_back(static_cast<std::int64_t>(n) - 1);
+  rows.push_back(kMostRows - 1);
   for (auto& n : rows) n |= 1;
   return rows;
 }
@@ -156,187 +161,140 @@ double reckoned(const ScheduledKernel& k, const Choice& own) {
   return k.microseconds * (choice_of(k) == own ? 1 : (boxed ? kBoxed : kUnlike) * filled(k));
 }
 
-// Members that are products, scheduled for every number of rows, and what each of these schedules
-// takes for all others. Of norms the estimates do not tell schedules apart.
-class Trials {
+// A product, scheduled for every number of rows, and what each of these schedules takes for others.
+struct Trial {
+  std::vector<std::int64_t> decided_for;   // a number of rows, of each schedule
+  std::vector<std::size_t> own;            // of each number of rows its own schedule
+  std::vector<double> microseconds;        // that a constant plan takes
+  std::vector<std::vector<double>> takes;  // of each schedule, by numbers of rows
+};
+
+Trial try_rows(const RowSchedules::Member& member, const std::vector<std::int64_t>& rows,
+               const PlanContext& context) {
+  Trial trial;
+  std::map<Choice, std::size_t> known;
+  std::vector<KernelSpec> specs;
+  std::vector<ScheduledKernel> decided;
+  std::vector<const Choice*> choices;
+  for (const std::int64_t n : rows) {
+    specs.push_back(with_rows(member, n));
+    trial.microseconds.push_back(schedule_kernel(specs.back(), context).microseconds);
+    ScheduledKernel own = decide(member, n, context);
+    const auto [at, fresh] = known.try_emplace(choice_of(own), decided.size());
+    trial.own.push_back(at->second);
+    choices.push_back(&at->first);
+    if (!fresh) continue;
+    trial.decided_for.push_back(n);
+    decided.push_back(std::move(own));
+  }
+  for (const ScheduledKernel& d : decided) {
+    auto& takes = trial.takes.emplace_back(rows.size(), kNever);
+    for (std::size_t j = 0; j < rows.size(); ++j)
+      if (const auto as = schedule_as(d, specs[j], context)) takes[j] = reckoned(*as, *choices[j]);
+  }
+  return trial;
+}
+
+// The schedules of all products that a band takes: few, such that each of its numbers of rows has
+// one of each product with which all products together take hardly longer than in plans of their
+// own. Schedules that are best for other bands are not among them: of tiles that are unlike the
+// estimates are less certain. (Of a decoder block 33 rows in two tiles of 32 took 5 % longer on an
+// H200, estimated at 1.)
+class BandChoice {
  public:
-  Trials(const Members& members, const PlanContext& context)
-      : rows_(sampled_rows(are_images(members))), total_(square(0)), own_(rows_.size(), 0) {
-    for (const auto& m : members)
-      if (m.spec.as_contraction()) add(m, context);
-  }
-  const std::vector<std::int64_t>& rows() const { return rows_; }
-  // By how much the schedule for rows()[i] is slower than that for rows()[j], there.
-  double loss(std::size_t i, std::size_t j) const { return total_[i][j] / own_[j] - 1; }
+  using Schedules = std::vector<std::size_t>;  // of a product, as places in its trial
 
-  // The fewest schedules, about, of which each number of rows has one that loses at most `most`.
-  std::vector<std::size_t> cover(double most) const {
-    std::vector<std::size_t> taken;
-    std::vector<bool> served(rows_.size());
-    const auto gain = [&](std::size_t i) {
-      std::pair<int, double> gain{0, 0};
-      for (std::size_t j = 0; j < rows_.size(); ++j)
-        if (!served[j] && loss(i, j) <= most) ++gain.first, gain.second -= loss(i, j);
-      return gain;
-    };
-    while (true) {
-      std::size_t best = 0;
-      for (std::size_t i = 1; i < rows_.size(); ++i)
-        if (gain(i) > gain(best)) best = i;
-      if (gain(best).first == 0) return taken;
-      taken.push_back(best);
-      for (std::size_t j = 0; j < rows_.size(); ++j)
-        if (loss(best, j) <= most) served[j] = true;
+  // `first` to `last`: the band's, as places of numbers of rows.
+  BandChoice(const std::vector<Trial>& trials, std::size_t first, std::size_t last)
+      : trials_(trials), first_(first), last_(last), own_(last - first, 0), taken_(trials.size()) {
+    constexpr double kSlower = 0.03;
+    constexpr std::size_t kMostEach = 3;  // on average
+    for (const Trial& t : trials_) {
+      const std::set<std::size_t> all(t.own.begin() + static_cast<std::ptrdiff_t>(first),
+                                      t.own.begin() + static_cast<std::ptrdiff_t>(last));
+      candidates_.emplace_back(all.begin(), all.end());
+      for (std::size_t j = 0; j < own_.size(); ++j) own_[j] += t.microseconds[first + j];
     }
+    for (std::size_t p = 0; p < trials_.size(); ++p) taken_[p] = {candidates_[p].front()};
+    improve();
+    std::size_t count = trials_.size();
+    while (count++ < kMostEach * trials_.size() && slowest() > kSlower && add()) improve();
   }
+  const std::vector<Schedules>& taken() const { return taken_; }
 
-  // Takes more, up to `most`: those by which the losses get less.
-  void fill(std::vector<std::size_t>& taken, std::size_t most) const {
-    while (taken.size() < most) {
-      const double before = losses(taken);
-      double least = before;
-      std::size_t best = 0;
-      taken.push_back(0);
-      for (std::size_t i = 0; i < rows_.size(); ++i) {
-        taken.back() = i;
-        if (const double now = losses(taken); now < least) least = now, best = i;
-      }
-      if (least == before) return taken.pop_back();
-      taken.back() = best;
-    }
+ private:
+  double least(std::size_t product, const Schedules& of, std::size_t j) const {
+    double least = kNever;
+    for (const std::size_t s : of) least = std::min(least, trials_[product].takes[s][first_ + j]);
+    return least;
   }
-
-  // Puts others in place of those `taken`, one by one, as long as the losses get less.
-  void improve(std::vector<std::size_t>& taken) const {
-    double least = losses(taken);
+  // By numbers of rows what all products but one take.
+  std::vector<double> rest(std::size_t product) const {
+    std::vector<double> sums(own_.size(), 0);
+    for (std::size_t p = 0; p < trials_.size(); ++p)
+      for (std::size_t j = 0; p != product && j < sums.size(); ++j)
+        sums[j] += least(p, taken_[p], j);
+    return sums;
+  }
+  // Squared, so that large ones count; of all numbers of rows, where the product has these.
+  double losses(std::size_t product, const Schedules& of, const std::vector<double>& rest) const {
+    constexpr double kUnserved = 1;
+    double sum = 0;
+    for (std::size_t j = 0; j < own_.size(); ++j)
+      sum +=
+          std::pow(std::clamp((rest[j] + least(product, of, j)) / own_[j] - 1, 0.0, kUnserved), 2);
+    return sum;
+  }
+  double slowest() const {
+    double most = 0;
+    const auto others = rest(0);
+    for (std::size_t j = 0; j < own_.size(); ++j)
+      most = std::max(most, (others[j] + least(0, taken_[0], j)) / own_[j] - 1);
+    return most;
+  }
+  // Puts others in place of those that are taken, one by one, as long as the losses get less.
+  void improve() {
     for (bool improved = true; improved;) {
       improved = false;
-      for (std::size_t& t : taken)
-        for (std::size_t i = 0; i < rows_.size(); ++i) {
-          const std::size_t before = std::exchange(t, i);
-          if (const double now = losses(taken); now < least)
-            least = now, improved = true;
-          else
-            t = before;
-        }
-    }
-  }
-
-  // Of each product the number of rows, as a place of rows(), whose tiles it has.
-  using Composed = std::vector<std::size_t>;
-  double loss(const Composed& s, std::size_t j) const {
-    double sum = 0;
-    for (std::size_t p = 0; p < s.size(); ++p) sum += takes_[p][s[p]][j];
-    return sum / own_[j] - 1;
-  }
-
-  // Schedules in which each product has the tiles that are the best for all numbers of rows that
-  // are the schedule's. Not those of any other number: of tiles that are unlike the estimates are
-  // less certain. (Of a decoder block 33 rows in two tiles of 32 took 5 % longer, estimated at 1.)
-  std::vector<Composed> composed(const std::vector<std::size_t>& taken) const {
-    constexpr int kRounds = 8;
-    std::vector<Composed> all;
-    for (const std::size_t i : taken) all.emplace_back(takes_.size(), i);
-    bool changed = true;
-    for (int round = 0; changed && round < kRounds; ++round) {
-      changed = false;
-      for (std::size_t s = 0; s < all.size(); ++s) {
-        const auto own = served(all, s);
-        for (std::size_t& place : all[s])
-          for (const std::size_t i : own) {
-            const double before = losses(all[s], own);
-            const std::size_t was = std::exchange(place, i);
-            if (losses(all[s], own) < before)
-              changed = true;
+      for (std::size_t p = 0; p < trials_.size(); ++p) {
+        const auto others = rest(p);
+        double now = losses(p, taken_[p], others);
+        for (std::size_t& place : taken_[p])
+          for (const std::size_t s : candidates_[p]) {
+            const std::size_t before = std::exchange(place, s);
+            if (const double then = losses(p, taken_[p], others); then < now * kLess)
+              now = then, improved = true;
             else
-              place = was;
+              place = before;
           }
       }
     }
-    std::vector<std::pair<std::size_t, std::size_t>> wins;  // that serve many come first
-    for (std::size_t s = 0; s < all.size(); ++s) wins.emplace_back(served(all, s).size(), s);
-    std::stable_sort(wins.begin(), wins.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
-    std::vector<Composed> sorted;
-    for (const auto& [count, s] : wins) sorted.push_back(all[s]);
-    for (std::size_t s = sorted.size(); s-- > 0;)
-      if (served(sorted, s).empty()) sorted.erase(sorted.begin() + static_cast<std::ptrdiff_t>(s));
-    return sorted;
   }
-  // The numbers of rows of which `all[s]` is the fastest.
-  std::vector<std::size_t> served(const std::vector<Composed>& all, std::size_t s) const {
-    std::vector<std::size_t> result;
-    for (std::size_t j = 0; j < rows_.size(); ++j) {
-      std::size_t best = 0;
-      for (std::size_t i = 1; i < all.size(); ++i)
-        if (loss(all[i], j) < loss(all[best], j)) best = i;
-      if (best == s) result.push_back(j);
+  // Takes one more, by which the losses get the least; false where none helps.
+  bool add() {
+    double least = kNever;
+    std::pair<std::size_t, std::size_t> best;
+    for (std::size_t p = 0; p < trials_.size(); ++p) {
+      const auto others = rest(p);
+      const double now = losses(p, taken_[p], others);
+      Schedules more = taken_[p];
+      more.push_back(0);
+      for (const std::size_t s : candidates_[p]) {
+        more.back() = s;
+        if (const double then = losses(p, more, others); then < now * kLess && then < least)
+          least = then, best = {p, s};
+      }
     }
-    return result;
+    if (least < kNever) taken_[best.first].push_back(best.second);
+    return least < kNever;
   }
 
- private:
-  double losses(const Composed& s, const std::vector<std::size_t>& of) const {
-    double sum = 0;
-    for (const std::size_t j : of) sum += std::pow(std::max(0.0, loss(s, j)), 2);
-    return sum;
-  }
-  // Squared, so that large ones count; of all numbers of rows.
-  double losses(const std::vector<std::size_t>& taken) const {
-    constexpr double kUnserved = 1;
-    double sum = 0;
-    for (std::size_t j = 0; j < rows_.size(); ++j) {
-      double least = kUnserved;
-      for (const std::size_t i : taken) least = std::min(least, loss(i, j));
-      sum += least * least;
-    }
-    return sum;
-  }
-  std::vector<std::vector<double>> square(double x) const {
-    return {rows_.size(), std::vector<double>(rows_.size(), x)};
-  }
-  void add(const RowSchedules::Member& member, const PlanContext& context) {
-    std::map<Choice, std::size_t> known;
-    auto takes = square(kNever);
-    std::vector<KernelSpec> specs;
-    std::vector<ScheduledKernel> decided;
-    std::vector<Choice> choices;
-    for (const std::int64_t n : rows_) {
-      specs.push_back(with_rows(member, n));
-      own_[specs.size() - 1] += schedule_kernel(specs.back(), context).microseconds;
-      decided.push_back(decide(member, n, context));
-      choices.push_back(choice_of(decided.back()));
-    }
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      const auto [same, fresh] = known.try_emplace(choices[i], i);
-      if (!fresh)
-        takes[i] = takes[same->second];
-      else
-        for (std::size_t j = 0; j < rows_.size(); ++j)
-          if (const auto as = schedule_as(decided[i], specs[j], context))
-            takes[i][j] = reckoned(*as, choices[j]);
-      for (std::size_t j = 0; j < rows_.size(); ++j) total_[i][j] += takes[i][j];
-    }
-    takes_.push_back(std::move(takes));
-  }
-
-  std::vector<std::int64_t> rows_;
-  std::vector<std::vector<std::vector<double>>> takes_;  // microseconds of a product, a list each
-  std::vector<std::vector<double>> total_;               // of all
+  static constexpr double kLess = 1 - 1e-9;  // by more than rounding
+  const std::vector<Trial>& trials_;
+  const std::size_t first_, last_;
   std::vector<double> own_;
+  std::vector<Schedules> candidates_, taken_;
 };
-
-// As few as are compiled at the most, with the least loss that this takes.
-std::vector<Trials::Composed> cover(const Trials& trials, std::size_t most_schedules) {
-  constexpr double kStep = 0.005, kLast = 1;
-  std::vector<std::size_t> taken;
-  for (double most = kStep; most <= kLast; most += kStep)
-    if (taken = trials.cover(most); taken.size() <= most_schedules) break;
-  if (taken.size() > most_schedules) taken.resize(most_schedules);
-  trials.fill(taken, most_schedules);
-  trials.improve(taken);
-  return trials.composed(taken);
-}
 
 ClassKernel member_kernel(const RowSchedules::Member& m, std::int64_t rows, bool wide,
                           const PlanContext& context) {
@@ -357,28 +315,44 @@ std::string take_texts(Members& members, const PlanContext& context) {
   return all;
 }
 
-RowSchedules::Schedules schedules_of(const Members& members, const PlanContext& context) {
-  const Trials trials(members, context);
-  const auto& rows = trials.rows();
-  const auto taken = cover(trials, are_images(members) ? kMostOfImages : kMostOfTokens);
-  RowSchedules::Schedules result;
-  // Those whose offsets need 64 bits for many rows stand behind all others, with such offsets.
-  for (const bool wide : {false, true})
-    for (std::size_t i = 0; i < taken.size(); ++i) {
-      const std::size_t most = trials.served(taken, i).back();
+RowSchedules::Bands bands_of(const Members& members, const PlanContext& context) {
+  const bool images = are_images(members);
+  const std::vector<std::int64_t> rows = sampled_rows(images);
+  std::vector<Trial> trials;
+  for (const auto& m : members)
+    if (m.spec.as_contraction()) trials.push_back(try_rows(m, rows, context));
+  RowSchedules::Bands result;
+  std::size_t first = 0;
+  for (const std::int64_t most : images ? kBandsOfImages : kBandsOfTokens) {
+    std::size_t last = first;
+    while (last < rows.size() && rows[last] <= most) ++last;
+    const BandChoice choice(trials, first, last);
+    first = last;
+    // Those whose offsets need 64 bits for many rows stand behind others, with such offsets.
+    for (const bool wide : {false, true}) {
+      RowSchedules::Band band{most, {}};
       std::size_t product = 0;
       bool any_wide = false, has_texts = true;
-      std::vector<ClassKernel> kernels;
       for (const auto& m : members) {
-        const bool own_wide = wide && needs_wide_index(with_rows(m, rows.back()));
-        // Norms, of which the estimates say nothing, as for the most rows.
-        const std::size_t at = m.spec.as_contraction() ? taken[i][product++] : most;
-        kernels.push_back(member_kernel(m, rows[at], own_wide, context));
+        const bool own_wide = wide && needs_wide_index(with_rows(m, rows[last - 1]));
         any_wide |= own_wide;
-        has_texts &= kernels.back().text.has_value();
+        auto& kernels = band.kernels.emplace_back();
+        const auto take = [&](std::int64_t n) {
+          ClassKernel k = member_kernel(m, n, own_wide, context);
+          if (k.text) kernels.push_back(std::move(k));
+        };
+        // Norms, of which the estimates say nothing, as for the most rows.
+        if (!m.spec.as_contraction()) {
+          take(rows[last - 1]);
+        } else {
+          const Trial& trial = trials[product];
+          for (const std::size_t s : choice.taken()[product++]) take(trial.decided_for[s]);
+        }
+        has_texts &= !kernels.empty();
       }
-      if (wide == any_wide && has_texts) result.push_back(std::move(kernels));
+      if (wide == any_wide && has_texts) result.push_back(std::move(band));
     }
+  }
   return result;
 }
 
@@ -398,40 +372,55 @@ std::vector<RowSchedules> RowSchedules::all(const std::vector<KernelSpec>& one,
     if (std::none_of(members.begin(), members.end(),
                      [](const Member& m) { return m.spec.as_contraction(); }))
       continue;
-    auto& schedules = known[key];
-    if (!schedules) schedules = std::make_shared<Schedules>(schedules_of(members, context));
-    if (schedules->empty()) continue;
+    auto& bands = known[key];
+    if (!bands) bands = std::make_shared<Bands>(bands_of(members, context));
+    if (bands->empty()) continue;
     RowSchedules made;
-    for (const auto& m : members) made.places_.push_back(m.place);
-    made.schedules_ = schedules;
+    for (auto& m : members) made.members_.push_back({m.place, m.index});
+    made.bands_ = bands;
     result.push_back(std::move(made));
   }
   return result;
 }
 
-const std::vector<ClassKernel>* RowSchedules::best(const std::vector<const KernelSpec*>& kernels,
-                                                   const PlanContext& context) const {
+std::size_t RowSchedules::texts() const {
+  std::size_t count = 0;
+  for (const Band& band : *bands_)
+    for (const auto& kernels : band.kernels) count += kernels.size();
+  return count;
+}
+
+std::vector<RowSchedules::Taken> RowSchedules::best(const std::vector<const KernelSpec*>& kernels,
+                                                    const PlanContext& context) const {
+  std::int64_t rows = 0;
   std::vector<Choice> own;
-  for (const std::size_t place : places_)
-    own.push_back(kernels[place] ? choice_of(schedule_kernel(*kernels[place], context)) : Choice());
-  std::vector<double> all;
-  for (const auto& schedule : *schedules_) {
-    double& takes = all.emplace_back(0);
-    for (std::size_t i = 0; i < places_.size() && takes < kNever; ++i) {
-      const KernelSpec* const spec = kernels[places_[i]];
-      if (!spec) continue;
-      const ScheduledKernel& decided = schedule[i].decided;
-      const auto as = schedule_as(decided, *spec, context);
-      takes += as && is_wide(*as) == is_wide(decided) ? reckoned(*as, own[i]) : kNever;
-    }
+  for (const auto& [place, index] : members_) {
+    const KernelSpec* const spec = kernels[place];
+    own.push_back(spec ? choice_of(schedule_kernel(*spec, context)) : Choice());
+    if (spec && index < spec->extent.size()) rows = spec->extent[index];
   }
-  // Of those that are about alike the first, which most plans take.
-  constexpr double kAlike = 1.01;
-  const double least = *std::min_element(all.begin(), all.end());
-  if (least == kNever) return nullptr;
-  const auto first =
-      std::find_if(all.begin(), all.end(), [&](double takes) { return takes <= kAlike * least; });
-  return &(*schedules_)[static_cast<std::size_t>(first - all.begin())];
+  const auto of_band = [&](const Band& band) {
+    std::vector<Taken> taken;
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      const KernelSpec* const spec = kernels[members_[i].place];
+      if (!spec) continue;
+      Taken best{members_[i].place, nullptr, &band.kernels[i]};
+      double least = kNever;
+      for (const ClassKernel& k : band.kernels[i]) {
+        const auto as = schedule_as(k.decided, *spec, context);
+        if (!as || is_wide(*as) != is_wide(k.decided)) continue;
+        if (const double takes = reckoned(*as, own[i]); takes < least)
+          least = takes, best.kernel = &k;
+      }
+      if (!best.kernel) return std::vector<Taken>();
+      taken.push_back(best);
+    }
+    return taken;
+  };
+  for (const Band& band : *bands_)
+    if (rows <= band.most)
+      if (auto taken = of_band(band); !taken.empty()) return taken;
+  return {};
 }
 
 }  // namespace sinter

@@ -4,10 +4,10 @@
 // with it (of 129 rows a second row of tiles is empty but for one), so that no class of extents
 // has one schedule that is good everywhere.
 //
-// The kernels are scheduled together, as they are compiled together, for many numbers of rows; of
-// these schedules few are kept, such that each number of rows has one that is about as fast as its
-// own, by the estimates. They depend on nothing but the kernels without their numbers of rows, so
-// that plans of all classes of extents share them.
+// Numbers of rows are cut in bands. Of a band few schedules of each kernel are kept, such that each
+// number of rows has one of each kernel with which all of them are about as fast as with their own,
+// by the estimates; they are compiled together. They depend on nothing but the kernels without
+// their numbers of rows, so that plans of all classes of extents share them.
 #pragma once
 #include <map>
 #include <memory>
@@ -19,10 +19,15 @@ namespace sinter {
 
 class RowSchedules {
  public:
-  // Each schedules all of the kernels.
-  using Schedules = std::vector<std::vector<ClassKernel>>;
+  // Numbers of rows up to `most` and above those of the band before, and of each kernel those that
+  // they have.
+  struct Band {
+    std::int64_t most;
+    std::vector<std::vector<ClassKernel>> kernels;
+  };
+  using Bands = std::vector<Band>;
   // Those that are known, by the kernels' texts.
-  using Known = std::map<std::string, std::shared_ptr<const Schedules>>;
+  using Known = std::map<std::string, std::shared_ptr<const Bands>>;
 
   // A kernel of the plan whose extent `index` is the number of rows.
   struct Member {
@@ -37,17 +42,27 @@ class RowSchedules {
                                        const std::vector<const KernelSpec*>& other,
                                        const PlanContext& context, Known& known);
 
-  // In the plan, of the kernels.
-  const std::vector<std::size_t>& places() const { return places_; }
-  const Schedules& schedules() const { return *schedules_; }
-  // The schedule under which those of `kernels`, all of a plan, are the fastest; null where they
-  // have another structure. In the order of the class, null where the plan has none.
-  const std::vector<ClassKernel>* best(const std::vector<const KernelSpec*>& kernels,
-                                       const PlanContext& context) const;
+  std::size_t kernels() const { return members_.size(); }
+  std::size_t bands() const { return bands_->size(); }
+  std::size_t texts() const;  // of all kernels and bands
+  // Of a kernel of the plan the schedule that is the fastest, and all that its band has.
+  struct Taken {
+    std::size_t place;
+    const ClassKernel* kernel;
+    const std::vector<ClassKernel>* all;
+  };
+  // `kernels`: of a plan, in the order of the class, null where the plan has none. Nothing where
+  // they have another structure.
+  std::vector<Taken> best(const std::vector<const KernelSpec*>& kernels,
+                          const PlanContext& context) const;
 
  private:
-  std::vector<std::size_t> places_;
-  std::shared_ptr<const Schedules> schedules_;
+  struct Place {
+    std::size_t place;
+    int index;  // of the extent that is the number of rows
+  };
+  std::vector<Place> members_;
+  std::shared_ptr<const Bands> bands_;
 };
 
 }  // namespace sinter

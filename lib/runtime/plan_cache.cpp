@@ -13,6 +13,7 @@
 
 #include "plan/plan_data.hpp"
 #include "planner/extent_classes.hpp"
+#include "runtime/compiler.hpp"
 
 namespace sinter {
 
@@ -23,11 +24,15 @@ struct PlanCache::Impl {
     bool pending = true;  // neither an executable nor an error yet
     std::uint64_t last_use = 0;
   };
+  struct ClassPlan {
+    Plan plan;
+    std::vector<ClassSource> beside;  // what plans of other extents have in place of its kernels
+  };
   struct Job {
     std::shared_ptr<Entry> entry;
     std::unique_ptr<Graph> graph;
     std::vector<std::int64_t> extents;
-    std::optional<Plan> plan;  // where one was made to see what it would compile
+    std::optional<ClassPlan> plan;  // where one was made to see what it would compile
   };
 
   Impl(GraphBuilder b, PlanCacheOptions o) : builder(std::move(b)), options(std::move(o)) {}
@@ -41,7 +46,7 @@ struct PlanCache::Impl {
   PlanCacheCounts counts;
   Diagnostics failure;
   std::optional<ExtentClasses> classes;
-  std::set<std::string> kernels;  // entries of those that plans of the classes had
+  std::set<std::string> kernels;  // entries of those that are compiled
   std::deque<Job> jobs;           // of the background
   bool working = false, ending = false;
   std::thread worker;
@@ -50,7 +55,9 @@ struct PlanCache::Impl {
   Result<Executable> get(Extents extents);
   Result<Executable> make(const std::vector<std::int64_t>& key,
                           const std::shared_ptr<Entry>& entry);
-  Result<Executable> compile_fast(Graph& graph, Extents extents, std::optional<Plan> plan);
+  Result<ClassPlan> plan_class(Graph& graph, Extents extents);
+  Result<Executable> compile_fast(Graph& graph, Extents extents, std::optional<ClassPlan> plan);
+  void compile_class(const ClassPlan& plan);
   bool has_compiled(const Plan& plan);
   void publish(Entry& entry, bool fast, Result<Executable> made);
   void evict();
@@ -67,17 +74,44 @@ static Result<Executable> compile_plain(Graph& graph, const PlanCacheOptions& op
   return load(*plan, options.device);
 }
 
-// `plan`: of a class, where it is made already.
-Result<Executable> PlanCache::Impl::compile_fast(Graph& graph, Extents extents,
-                                                 std::optional<Plan> plan) {
-  if (!classes) return compile(graph, options.device, options.plan);
-  if (plan) return load(*plan, options.device);
-  auto made = classes->plan(graph, extents);
-  SINTER_TRY(made);
-  return load(*made, options.device);
+Result<PlanCache::Impl::ClassPlan> PlanCache::Impl::plan_class(Graph& graph, Extents extents) {
+  std::vector<ClassSource> beside;
+  auto plan = classes->plan(graph, extents, &beside);
+  SINTER_TRY(plan);
+  return ClassPlan{std::move(*plan), std::move(beside)};
 }
 
-// Whether plans of other extents had all of the plan's kernels compiled.
+// `plan`: where it is made already.
+Result<Executable> PlanCache::Impl::compile_fast(Graph& graph, Extents extents,
+                                                 std::optional<ClassPlan> plan) {
+  if (!classes) return compile(graph, options.device, options.plan);
+  if (!plan) {
+    auto made = plan_class(graph, extents);
+    SINTER_TRY(made);
+    plan = std::move(*made);
+  }
+  if (!options.device.is_cpu() && !has_compiled(plan->plan)) compile_class(*plan);
+  return load(plan->plan, options.device);
+}
+
+// The plan's kernels and those that plans of other extents have in place of these, on all cores at
+// once, so that these plans compile nothing. What fails is tried again, and reported, by a plan
+// that has it.
+void PlanCache::Impl::compile_class(const ClassPlan& plan) {
+  const auto target = options.device.target();
+  if (!target) return;
+  std::vector<CompileRequest> requests;
+  for (const PlanKernel& k : plan.plan.data().kernels)
+    requests.push_back({k.source, k.entry, *target});
+  const std::size_t own = requests.size();
+  for (const ClassSource& k : plan.beside) requests.push_back({k.source, k.entry, *target});
+  const auto compiled = compile_kernels(requests, options.plan);
+  const std::lock_guard lock(mutex);
+  for (std::size_t i = own; i < requests.size(); ++i)
+    if (compiled[i]) kernels.emplace(requests[i].entry);
+}
+
+// Whether all of the plan's kernels are, for plans of other extents.
 bool PlanCache::Impl::has_compiled(const Plan& plan) {
   const std::lock_guard lock(mutex);
   const auto& all = plan.data().kernels;
@@ -127,10 +161,10 @@ Result<Executable> PlanCache::Impl::make(const std::vector<std::int64_t>& key,
   try {
     builder(*graph, key);
     // The fast kernels are there at once where other extents of the class had them compiled.
-    std::optional<Plan> plan;
+    std::optional<ClassPlan> plan;
     if (in_background() && classes && classes->met(key))
-      if (auto of_class = classes->plan(*graph, key)) plan = std::move(*of_class);
-    const bool plain = in_background() && !(plan && has_compiled(*plan));
+      if (auto of_class = plan_class(*graph, key)) plan = std::move(*of_class);
+    const bool plain = in_background() && !(plan && has_compiled(plan->plan));
     Result<Executable> made =
         plain ? compile_plain(*graph, options) : compile_fast(*graph, key, plan);
     const std::lock_guard lock(mutex);
@@ -152,7 +186,7 @@ Result<Executable> PlanCache::Impl::make(const std::vector<std::int64_t>& key,
 }
 
 void PlanCache::Impl::publish(Entry& entry, bool fast, Result<Executable> made) {
-  if (fast && !(classes && made && !has_new_kernels(*made, kernels))) ++counts.compiles;
+  if (fast && (!made || has_new_kernels(*made, kernels) || !classes)) ++counts.compiles;
   if (made)
     (fast ? entry.fast : entry.plain) = std::move(*made);
   else if (entry.pending)
@@ -248,6 +282,7 @@ PlanCacheCounts PlanCache::counts() const {
   const std::lock_guard lock(impl_->mutex);
   PlanCacheCounts counts = impl_->counts;
   if (impl_->classes) counts.classes = impl_->classes->count();
+  counts.kernels = static_cast<std::int64_t>(impl_->kernels.size());
   counts.held = static_cast<std::int64_t>(impl_->entries.size());
   return counts;
 }

@@ -101,6 +101,31 @@ TEST_CASE("[child] extents whose class has other kernels compiled are planned on
   CHECK(cache.counts().compiles == 2);
 }
 
+TEST_CASE("[child] a plan of a class compiles the tiles of other numbers of rows, too",
+          "[.fake_gpu]") {
+  fake_gpu().argument_bytes = 0;
+  PlanCache cache(
+      [](Graph& g, PlanCache::Extents e) {
+        g.output(matmul(g.tensor("x", {e[0], 1024}), g.tensor("w", {1024, 4096})), "y");
+      },
+      {.device = Device::gpu(0),
+       .graph = {.name = "graph", .io = DataType::bf16},
+       .extents = {dyn("rows", 1, 4096)}});
+  const auto entry = [&](std::int64_t rows) {
+    const auto e = cache.get({rows});
+    return e ? e->plan().data().kernels[0].entry : "";
+  };
+  if (const auto first = cache.get({100}); !first) {
+    CHECK(first.error().rule == Rule::compiler_missing);
+    return;
+  }
+  const auto kernels = cache.counts().kernels;
+  CHECK(kernels > 1);
+  CHECK(entry(100) != entry(512));
+  CHECK(cache.counts().compiles == 1);
+  CHECK(cache.counts().kernels == kernels);
+}
+
 TEST_CASE("[child] planning and compiling say how far they are", "[.fake_gpu]") {
   Graph g;
   auto a = g.tensor("x", {4, 64});

@@ -182,6 +182,7 @@ class Counts(NamedTuple):
     """Of a PlanCache."""
     hits: int      # calls that found an executable
     compiles: int  # plans with fast kernels, those that failed as well
+    kernels: int   # that were compiled, each once; fast ones
     classes: int   # of extents that were met
     plain: int     # calls that were answered with plain kernels
     failed: int    # compilations in the background: the plain kernels stay

@@ -137,11 +137,11 @@ void bind_plan_cache(nb::module_& m) {
           "counts",
           [](CacheObject& self) {
             const PlanCacheCounts c = self.cache().counts();
-            return nb::make_tuple(c.hits, c.compiles, c.classes, c.plain, c.failed, c.evicted,
-                                  c.held);
+            return nb::make_tuple(c.hits, c.compiles, c.kernels, c.classes, c.plain, c.failed,
+                                  c.evicted, c.held);
           },
-          nb::sig("def counts(self) -> tuple[int, int, int, int, int, int, int]"),
-          "(hits, compiles, classes, plain, failed, evicted, held)")
+          nb::sig("def counts(self) -> tuple[int, int, int, int, int, int, int, int]"),
+          "(hits, compiles, kernels, classes, plain, failed, evicted, held)")
       .def(
           "failure", [](CacheObject& self) { return self.cache().failure(); },
           "Why the last compilation in the background that failed did.")
