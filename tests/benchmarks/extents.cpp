@@ -3,7 +3,7 @@
 // how many compilations the cache needed.
 //
 //   sinter_extents [llama|gpt|resnet] [--kernels PERCENT] [--estimates] [--sources FOLDER]
-//   [SHAPE...]
+//   [--calls COUNT] [SHAPE...]
 //
 // llama: a decoder block; gpt: a training step of one; resnet: a training step of a residual block.
 // A shape is BxS (batch and tokens) or a number of images; without any, the table's.
@@ -11,14 +11,16 @@
 // configuration where the two plans' are unlike.
 // --estimates: what the planner reckons for sm_90a, without a GPU and without compiling.
 // --sources: the same, and the texts of both plans' kernels to files of FOLDER, which has to exist.
-// Both plans run on the same memory, so on the same numbers, which the power that a GPU draws and
-// with it its clock depend on. Rounds of one and of the other take turns, so that both meet the
-// same clock; each row is the median of the rounds.
+// --calls: what so many shapes that are drawn at random take to get from a cache, whose kernel
+// cache should be empty (SINTER_CACHE); none is run. Both plans run on the same memory, so on the
+// same numbers, which the power that a GPU draws and with it its clock depend on. Rounds of one and
+// of the other take turns, so that both meet the same clock; each row is the median of the rounds.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -40,7 +42,11 @@
 namespace sinter {
 namespace {
 
-constexpr int kRounds = 15;
+// How often two plans are timed in turns, and how long each time.
+struct Rounds {
+  int count;
+  double us;
+} constexpr kPlans{15, 20000}, kKernels{5, 5000};
 
 template <class T>
 T take(Result<T> result) {
@@ -240,8 +246,7 @@ class Captured {
 };
 
 Pair medians(const Executable& constant, const Executable& of_class,
-             const std::vector<Binding>& bindings, Device device) {
-  constexpr double kLaunchUs = 20000;
+             const std::vector<Binding>& bindings, Device device, const Rounds& rounds) {
   const auto workspace = take(
       Memory::allocate(device, std::max(constant.workspace_bytes(), of_class.workspace_bytes())));
   const Driver& driver = *take(sinter::driver());
@@ -257,16 +262,17 @@ Pair medians(const Executable& constant, const Executable& of_class,
       const auto bound = take((which ? of_class : constant).bind(bindings, workspace));
       plans[which].called_us(bound);
       const double us = plans[which].called_us(bound);
-      plans[which].capture(bound, std::max(1, static_cast<int>(kLaunchUs / us)));
+      plans[which].capture(bound, std::max(1, static_cast<int>(rounds.us / us)));
       plans[which].launched_us();
     }
-    for (int round = 0; round < kRounds; ++round)
+    for (int round = 0; round < rounds.count; ++round)
       for (const int which : round % 2 ? std::array{1, 0} : std::array{0, 1})
         times[which].push_back(plans[which].launched_us());
   }
   f.stream_destroy(stream);
   for (auto& t : times) std::sort(t.begin(), t.end());
-  return {times[0][kRounds / 2], times[1][kRounds / 2]};
+  const auto middle = static_cast<std::size_t>(rounds.count / 2);
+  return {times[0][middle], times[1][middle]};
 }
 
 void check(const Executable& constant, const Executable& of_class, Tensors& tensors,
@@ -310,7 +316,7 @@ void print_kernels(const Executable& constant, const Executable& of_class, Tenso
   const auto &own = constant.plan().data().kernels, &others = of_class.plan().data().kernels;
   for (std::size_t k = 0; k < own.size() && own.size() == others.size(); ++k) {
     const Pair p = medians(alone(constant, k, device), alone(of_class, k, device),
-                           tensors.bind(constant.plan()), device);
+                           tensors.bind(constant.plan()), device, kKernels);
     fmt::print("    {:7.1f} {:7.1f} {:+5.1f} %  {}\n", p.constant, p.of_class, p.excess(),
                own[k].entry);
     const std::string a = configuration(own[k]), b = configuration(others[k]);
@@ -382,6 +388,44 @@ int estimate(const Block& block, const std::vector<Extents>& shapes, double kern
   return 0;
 }
 
+// Small extents are as likely as large ones.
+Extents draw(const std::vector<DynamicExtent>& dynamic, std::mt19937& bits) {
+  Extents extents;
+  for (const DynamicExtent& e : dynamic) {
+    const double most = static_cast<double>(e.most) + 1;
+    std::uniform_real_distribution<double> logarithm(std::log(e.least), std::log(most));
+    extents.push_back(std::min(e.most, static_cast<std::int64_t>(std::exp(logarithm(bits)))));
+  }
+  return extents;
+}
+
+int call(const Block& block, int count) {
+  struct Calls {
+    double count = 0, sum = 0, most = 0;
+    double mean() const { return sum / std::max(count, 1.0); }
+  };
+  PlanCache cache(block.build,
+                  {.device = Device::current(), .graph = kOptions, .extents = block.dynamic});
+  std::mt19937 bits(1);
+  std::array<Calls, 2> calls;  // those that compile behind the others
+  for (int i = 0; i < count; ++i) {
+    const auto before = cache.counts().compiles;
+    const auto begin = std::chrono::steady_clock::now();
+    take(cache.get(draw(block.dynamic, bits)));
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    const double ms = took.count();
+    Calls& of = calls[cache.counts().compiles > before ? 1 : 0];
+    ++of.count, of.sum += ms, of.most = std::max(of.most, ms);
+  }
+  const PlanCacheCounts c = cache.counts();
+  fmt::print(
+      "{}: {} shapes drawn at random: {} hits, {} compilations, {} kernels, {} classes\n"
+      "with a compilation {:.0f} ms on average, {:.0f} at most; without {:.1f}, {:.1f}; {:.1f} s\n",
+      block.name, count, c.hits, c.compiles, c.kernels, c.classes, calls[1].mean(), calls[1].most,
+      calls[0].mean(), calls[0].most, (calls[0].sum + calls[1].sum) / 1000);
+  return 0;
+}
+
 int run(const Block& block, const std::vector<Extents>& shapes, double kernels) {
   const Device device = Device::current();
   if (device.is_cpu()) {
@@ -398,12 +442,13 @@ int run(const Block& block, const std::vector<Extents>& shapes, double kernels) 
   Tensors tensors(device);
   std::vector<Executable> own;
   for (auto& c : constants) own.push_back(c.get());
-  fmt::print("{}: {} compilations for {} shapes\n\n", block.name, cache.counts().compiles,
-             shapes.size());
+  const PlanCacheCounts counts = cache.counts();
+  fmt::print("{}: {} compilations of {} kernels for {} shapes\n\n", block.name, counts.compiles,
+             counts.kernels, shapes.size());
   fmt::print("| {} | constant | from the cache | |\n|---|---|---|---|\n", block.extents);
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     check(own[i], of_class[i], tensors, device);
-    const Pair p = medians(own[i], of_class[i], tensors.bind(own[i].plan()), device);
+    const Pair p = medians(own[i], of_class[i], tensors.bind(own[i].plan()), device, kPlans);
     fmt::print("| {} | {:.1f} us | {:.1f} us | {:+.1f} % |\n", text_of(shapes[i]), p.constant,
                p.of_class, p.excess());
     if (p.excess() >= kernels) print_kernels(own[i], of_class[i], tensors, device);
@@ -420,6 +465,7 @@ int main(int count, char** words) {
   const sinter::Block* block = &sinter::kBlocks.front();
   double kernels = INFINITY;
   bool estimates = false;
+  int calls = 0;
   std::string sources;
   for (int i = 1; i < count; ++i) {
     const std::string_view word = words[i];
@@ -431,6 +477,8 @@ int main(int count, char** words) {
       block = &*named;
     } else if (word == "--kernels" && i + 1 < count) {
       kernels = std::atof(words[++i]);
+    } else if (word == "--calls" && i + 1 < count) {
+      calls = std::atoi(words[++i]);
     } else if (word == "--estimates") {
       estimates = true;
     } else if (word == "--sources" && i + 1 < count) {
@@ -441,11 +489,12 @@ int main(int count, char** words) {
     } else {
       fmt::print(stderr,
                  "usage: sinter_extents [llama|gpt|resnet] [--kernels PERCENT] [--estimates] "
-                 "[--sources FOLDER] [SHAPE ...]\n");
+                 "[--sources FOLDER] [--calls COUNT] [SHAPE ...]\n");
       return 2;
     }
   }
   if (shapes.empty()) shapes = block->shapes;
+  if (calls > 0) return sinter::call(*block, calls);
   return estimates ? sinter::estimate(*block, shapes, kernels, sources)
                    : sinter::run(*block, shapes, kernels);
 }
