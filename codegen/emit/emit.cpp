@@ -376,11 +376,6 @@ std::optional<ClassText> class_text(const ScheduledKernel& one, const ScheduledK
   return result;
 }
 
-bool is_of_class(const ScheduledKernel& kernel, const ClassText& text) {
-  return text.numbers(kernel_text(kernel, KernelNames(kernel.spec, other_bodies(kernel))))
-      .has_value();
-}
-
 EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view title,
                           const ClassText* of_class) {
   const KernelSpec& spec = scheduled.spec;

@@ -36,7 +36,6 @@ struct EmittedKernel {
 // The text of two kernels of which one is scheduled as the other; nothing where they need texts of
 // their own.
 std::optional<ClassText> class_text(const ScheduledKernel& one, const ScheduledKernel& other);
-bool is_of_class(const ScheduledKernel& kernel, const ClassText& text);
 
 // `title`: the user's names of what it computes, for the kernel's own name; any text. `of_class`,
 // where not null and the kernel is of that class: the text that it gets.

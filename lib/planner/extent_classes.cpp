@@ -135,9 +135,6 @@ Result<std::shared_ptr<const PlanClass>> ExtentClasses::class_of(GraphBuilder::E
   if (auto found = known(key)) return found;
   auto made = make(key);
   SINTER_TRY(made);
-  const auto attends = [](const ClassKernel& k) { return k.decided.attention() != nullptr; };
-  if (std::any_of((*made)->kernels.begin(), (*made)->kernels.end(), attends))
-    (*made)->largest = largest(key);
   const std::lock_guard lock(mutex_);
   return classes_[key] = std::move(*made);
 }
@@ -154,23 +151,6 @@ Result<std::shared_ptr<PlanClass>> ExtentClasses::make(const Key& key) {
   builder_(graph, one);
   builder_(other_graph, other);
   return make_plan_class(graph, other_graph, plan_, schedules_);
-}
-
-std::shared_ptr<const PlanClass> ExtentClasses::largest(const Key& key) {
-  Key most;
-  for (std::size_t i = 0; i < key.size(); ++i) {
-    const Range r = range_of(extents_[i], key[i]);
-    most.push_back(r.least == r.most ? r.most : extents_[i].most);
-  }
-  if (most == key) return nullptr;
-  const auto [found, fresh] = largest_.try_emplace(most);
-  if (fresh) {
-    try {
-      if (auto made = make(most)) found->second = std::move(*made);
-    } catch (...) {  // the builder's own, of extents that nobody asked for
-    }
-  }
-  return found->second;
 }
 
 Result<Plan> ExtentClasses::plan(Graph& graph, GraphBuilder::Extents extents,

@@ -35,10 +35,7 @@ class ExtentClasses {
   Key key_of(GraphBuilder::Extents extents) const;
   std::shared_ptr<const PlanClass> known(const Key& key) const;
   Result<std::shared_ptr<const PlanClass>> class_of(GraphBuilder::Extents extents);
-  // The class with these largest extents; and that of the largest of all, but for extents that are
-  // alone in their class, or null.
   Result<std::shared_ptr<PlanClass>> make(const Key& key);
-  std::shared_ptr<const PlanClass> largest(const Key& key);
 
   const GraphBuilder& builder_;
   const std::vector<DynamicExtent> extents_;
@@ -48,7 +45,6 @@ class ExtentClasses {
   // Python one waits for the interpreter's lock. So it is not called while mutex_ is held.
   std::mutex making_;
   RowSchedules::Known schedules_;  // of the classes that were made
-  std::map<Key, std::shared_ptr<const PlanClass>> largest_;
   mutable std::mutex mutex_;
   std::map<Key, std::shared_ptr<const PlanClass>> classes_;
 };

@@ -145,38 +145,6 @@ Result<std::shared_ptr<PlanClass>> make_plan_class(Graph& one, Graph& other,
   return result;
 }
 
-namespace {
-
-// Attention in the tiles that the largest extents have saves compilations, if the plan is hardly
-// slower with it. Of others the estimates do not tell schedules apart. (Up to 1 %, a decoder block
-// of 64 x 17 tokens took attention of 41 us instead of 17 on an H200.)
-void prefer(const PlanClass& largest, const std::vector<KernelSpec>& specs,
-            const PlanContext& context, std::vector<PlanClass::Like>& like) {
-  constexpr double kSlower = 0.004;  // of the plan
-  std::vector<std::optional<ScheduledKernel>> own;
-  double left = 0;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    own.push_back(like[i].kernel ? schedule_as(like[i].kernel->decided, specs[i], context)
-                                 : std::nullopt);
-    left += kSlower * (own[i] ? own[i]->microseconds : 0);
-  }
-  const auto doing_these = doing(largest.works, specs);
-  for (std::size_t place = 0; place < largest.kernels.size(); ++place) {
-    const ClassKernel& k = largest.kernels[place];
-    if (!k.text || !doing_these[place] || !k.decided.attention()) continue;
-    const auto i = static_cast<std::size_t>(doing_these[place] - specs.data());
-    if (!own[i]) continue;
-    const auto as = schedule_as(k.decided, specs[i], context);
-    if (!as || as->launch().wide_index != own[i]->launch().wide_index) continue;
-    const double slower = as->microseconds - own[i]->microseconds;
-    if (slower > left || !is_of_class(*as, *k.text)) continue;
-    left -= std::max(0.0, slower);
-    like[i].kernel = &k;
-  }
-}
-
-}  // namespace
-
 std::vector<PlanClass::Like> PlanClass::like(const std::vector<KernelSpec>& specs,
                                              const PlanContext& context) const {
   const auto doing_these = doing(works, specs);
@@ -189,7 +157,6 @@ std::vector<PlanClass::Like> PlanClass::like(const std::vector<KernelSpec>& spec
   for (const RowSchedules& s : by_rows)
     for (const auto& [place, kernel, all] : s.best(doing_these, context))
       take(place, {kernel, all});
-  if (largest) prefer(*largest, specs, context, like);
   return like;
 }
 

@@ -19,9 +19,6 @@ struct PlanClass {
   std::vector<ClassKernel> kernels;                        // in the order they run
 
   std::vector<RowSchedules> by_rows;  // of some of these, which have several schedules
-  // The class of the largest extents, whose kernels plans of this one take where they are as fast;
-  // or null.
-  std::shared_ptr<const PlanClass> largest;
 
   // What each of a plan's kernels is scheduled as; null: as itself. `beside`: what that kernel is
   // scheduled as in other plans, which is compiled together with it; or null.
