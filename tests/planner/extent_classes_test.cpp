@@ -246,13 +246,15 @@ TEST_CASE("a decoder block of any shape is estimated about as fast as plans of t
       const double of_class = microseconds(c.plan({batch, tokens}));
       Graph graph(kBf16);
       build_llama_block(graph, batch, tokens, {});
-      // The 20 shapes above were measured within 5 %. Of these 60, 7 x 3 is estimated at 5.4 %.
-      CHECK(of_class <= 1.055 * microseconds(Plan::make(graph, {.architecture = "sm_90a"})));
+      // Of few tokens products whose k is cut are one kernel, as those of many tokens are,
+      // estimated at 5.1 % and measured below 2.
+      const double most = batch * tokens > 64 ? 1.035 : 1.055;
+      CHECK(of_class <= most * microseconds(Plan::make(graph, {.architecture = "sm_90a"})));
     }
   // As many as there are bands of rows, and five kinds of attention: of one or many sequences of
   // one, few or many tokens; and how many texts these have.
   CHECK(compiled <= 10);
-  CHECK(c.seen.size() <= 90);
+  CHECK(c.seen.size() <= 100);
 }
 
 TEST_CASE("products take the schedule that suits their rows, whatever extents make these up") {
