@@ -167,6 +167,48 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
        test::GraphCase c(apart, Fill::normal, 3);
        CHECK_FALSE(run_passes(c.lowering(), {{}, {pass_of(name), 1}, {}}));
      }},
+    {"shape_entries",
+     [](std::string_view name) {
+       Graph g{{.io = bf16}};
+       auto q = g.tensor({.name = "q", .dim = {2, 2, 3, 8, 16}}),
+            k = g.tensor({.name = "k", .dim = {2, 2, 1, 16, 8}}),
+            v = g.tensor({.name = "v", .dim = {2, 2, 1, 8, 16}});
+       g.output(matmul(softmax(matmul(q, k)), v), "y");
+       const Lowered l = after(name, g);
+       CHECK((*l.graph)[first(l, OpKind::matmul).outputs[0]].dim == Dims{2, 6, 8, 8});
+       Graph of_heads{{.io = bf16}};
+       auto a = of_heads.tensor({.name = "a", .dim = {6, 8, 16}}),
+            b = of_heads.tensor({.name = "b", .dim = {6, 8, 16}});
+       const Tensor x = reshape(matmul(a, transpose(b, {0, 2, 1})), {2, 3, 8, 8});
+       of_heads.output(matmul(reshape(softmax(x), {6, 8, 8}), b), "y");
+       const Lowered m = after(name, of_heads);
+       CHECK((*m.graph)[first(m, OpKind::matmul).outputs[0]].dim == Dims{2, 3, 8, 8});
+     }},
+    {"order_softmax",
+     [](std::string_view name) {
+       Graph g{{.io = bf16}};
+       auto x = g.tensor({.name = "x", .dim = {8, 16}}),
+            v = g.tensor({.name = "v", .dim = {16, 4}});
+       const Tensor e = exp(x);
+       g.output(matmul(e, v) / reduction(e, ReductionMode::add, {8, 1}), "y");
+       const Lowered divided = after(name, g);
+       CHECK(divided.graph->nodes().back().op == OpKind::matmul);
+       Graph masked;
+       auto s = masked.tensor({.name = "s", .dim = {8, 16}});
+       const Tensor seen = gen_index(s, 1) <= gen_index(s, 0);
+       masked.output(select(seen, s, masked.scalar(-1e4, f32)) * 0.5, "y");
+       const Lowered l = after(name, masked);
+       const auto& last = l.graph->nodes().back();
+       CHECK(std::get<PointwiseAttributes>(last.attributes).mode == PointwiseMode::binary_select);
+     }},
+    {"split_sink",
+     [](std::string_view name) {
+       Graph g;
+       auto x = g.tensor({.name = "x", .dim = {8, 16}}), s = g.tensor({.name = "s", .dim = {8, 1}});
+       g.output(softmax(concatenate({relu(x), s}, 1)), "y");
+       const Lowered l = after(name, g);
+       CHECK((*l.graph)[first(l, OpKind::reduction).inputs[0]].dim == Dims{8, 16});
+     }},
     {"store_copy",
      [](std::string_view name) {
        Graph g;

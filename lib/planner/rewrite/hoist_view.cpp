@@ -38,14 +38,14 @@ bool hoist_view(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
   const TensorId t = n.inputs[0], y = n.outputs[0];
-  if (!views.recomputed(t)) return false;
+  const View v = views.of_node(id);
+  if (!views.recomputed(t) && !views.indexes(t, v)) return false;
   const auto& readers = g.readers(t);
   if (!std::all_of(readers.begin(), readers.end(),
                    [&](NodeId r) { return is_view_op(g.node(r).op); }))
     return false;
   // The only movement of a result is where it is written.
   if (g[y].output && n.op != OpKind::slice && readers.size() == 1) return false;
-  const View v = views.of_node(id);
   int budget = kMostChained, again = kMostChained;
   if (!views.hoists(t, v, budget) &&
       !(reduced_in_blocks(g, y, v) && views.hoists(t, v, again, MovedViews::Small::stored)))

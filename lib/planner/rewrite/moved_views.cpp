@@ -7,6 +7,18 @@
 
 namespace sinter {
 
+namespace {
+
+// The axis of the indices that a node makes; nullopt: it makes none.
+std::optional<int> index_axis(const Rewriter& g, TensorId t) {
+  const Node* const n = g.made_by(t, OpKind::pointwise);
+  const auto* const a = n ? std::get_if<PointwiseAttributes>(&n->attributes) : nullptr;
+  if (!a || a->mode != PointwiseMode::gen_index) return std::nullopt;
+  return lowering::positive_axis(*a->axis, g[t].dim);
+}
+
+}  // namespace
+
 const Node* elementwise(const Rewriter& g, TensorId t) {
   const Node* n = g.made_by(t, OpKind::pointwise);
   if (!n) return nullptr;
@@ -115,6 +127,7 @@ bool MovedViews::hoists(TensorId t, const View& v, int& budget, Small small) con
   if (small == Small::stored && g.is_virtual(t) && g[t].dim != v.from &&
       kSmall * count(g[t].dim) <= count(v.from))
     return o->view->op == OpKind::reshape;
+  if (indexes(t, v)) return true;
   if (const Node* n = recomputed(t)) {
     int nodes = kMostChained;
     if (v.op == OpKind::slice && is_table(t, count(v.from) / kSmall, nodes)) return true;
@@ -136,6 +149,14 @@ bool MovedViews::is_table(TensorId t, std::int64_t most, int& nodes) const {
                      [&](TensorId x) { return x < 0 || is_table(x, most, nodes); });
 }
 
+bool MovedViews::indexes(TensorId t, const View& v) const {
+  const auto axis = v.op == OpKind::reshape && g.is_virtual(t) ? index_axis(g, t) : std::nullopt;
+  const auto o = axis ? operand_view(v, g[t].dim) : std::nullopt;
+  if (!o || !o->view) return false;
+  const View padded{v.op, v.attributes, o->dim, o->to};
+  return kept_axis(padded, *axis + o->dim.size() - g[t].dim.size()) >= 0;
+}
+
 const Node* MovedViews::recomputed(TensorId t) const {
   return g.is_virtual(t) ? elementwise(g, t) : nullptr;
 }
@@ -155,10 +176,11 @@ bool MovedViews::stored_anyway(TensorId t) const {
 TensorId MovedViews::hoisted(TensorId t, const View& v, NodeId like) {
   const OperandView o = operand_view(v, g[t].dim).value_or(OperandView{});
   if (!o.view) return t;
-  if (!recomputed(t) || g[t].dim != v.from) return operand(t, v, like);
+  const bool indices = indexes(t, v);
+  if (!indices && (!recomputed(t) || g[t].dim != v.from)) return operand(t, v, like);
   for (const auto& [view, to] : hoisted_[t])
     if (view.op == v.op && view.attributes == v.attributes && view.to == v.to) return to;
-  const TensorId y = g.tensor_like(t, v.to, g.type(t), "_part");
+  const TensorId y = g.tensor_like(t, indices ? o.to : v.to, g.type(t), "_part");
   hoisted_into(y, t, v);
   hoisted_[t].push_back({v, y});
   return y;
@@ -168,6 +190,14 @@ void MovedViews::hoisted_into(TensorId y, TensorId t, const View& v) {
   const NodeId p = g.producer(t);
   const Node n = g.node(p);
   std::vector<TensorId> inputs;
+  if (indexes(t, v)) {
+    const OperandView o = *operand_view(v, g[t].dim);
+    PointwiseAttributes a = std::get<PointwiseAttributes>(n.attributes);
+    a.axis = kept_axis({v.op, v.attributes, o.dim, o.to},
+                       *index_axis(g, t) + o.dim.size() - g[t].dim.size());
+    g.make(y, n.op, a, {g.scalar(0, g.type(n.inputs[0]), o.to.size())}, p);
+    return;
+  }
   for (TensorId x : n.inputs) inputs.push_back(x < 0 ? x : hoisted(x, v, p));
   g.make(y, n.op, n.attributes, std::move(inputs), p);
 }

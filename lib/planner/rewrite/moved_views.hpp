@@ -44,6 +44,8 @@ class MovedViews {
   bool stored_anyway(TensorId t) const;
   // The node that is computed again on what a view shows, or null.
   const Node* recomputed(TensorId t) const;
+  // Whether a tensor holds indices along an axis that a reshape keeps: it is made over other dims.
+  bool indexes(TensorId t, const View& v) const;
   // Whether what `v` shows of a tensor can be computed from tensors that are in memory anyway, or
   // also from small ones that `stored` says are stored for it.
   enum class Small { computed, stored };

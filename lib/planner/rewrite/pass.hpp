@@ -41,6 +41,7 @@ std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group
 // ---- for passes
 
 inline bool at_views(OpKind op) { return is_view_op(op); }
+inline bool at_matmuls(OpKind op) { return op == OpKind::matmul; }
 inline bool at_reductions(OpKind op) { return op == OpKind::reduction; }
 
 // True where all operands fit, apart from `but`.

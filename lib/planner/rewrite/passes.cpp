@@ -8,7 +8,8 @@ extern const Pass share_repeats_pass, sink_concatenation_pass, split_reduction_p
     split_reduction_halves_pass, cancel_views_pass, separate_conversion_pass, slice_parts_pass,
     split_product_halves_pass, propagate_reshape_pass, hoist_view_pass, slice_operands_pass,
     sink_view_pass, store_copy_pass, channels_last_pass, propagate_layout_pass,
-    layout_for_reshape_pass, clone_dequantize_pass, store_narrow_pass;
+    layout_for_reshape_pass, clone_dequantize_pass, store_narrow_pass, shape_entries_pass,
+    order_softmax_pass, split_sink_pass;
 
 namespace {
 
@@ -18,6 +19,8 @@ constexpr int kMostGrowth = 8, kMostExtra = 256;  // nodes made for each of the 
 // - a view that is none is cancelled before anything computes through it, and one that rounds is
 //   made a conversion before others move it, which want it to hold what it shows;
 // - what repeats a tensor is left out (share_repeats) before anything is computed on it;
+// - an attention's products have the dims of its kernels (shape_entries), and its softmax their
+//   order (order_softmax, split_sink), before what lies between is moved;
 // - a slice is a pair's half (slice_parts, split_product_halves) before it is moved or computed for
 //   itself, which leaves the other half alone;
 // - a whole row kernel takes over a reshape's dims (propagate_reshape) before its elementwise end
@@ -25,12 +28,21 @@ constexpr int kMostGrowth = 8, kMostExtra = 256;  // nodes made for each of the 
 // - upwards (hoist_view, slice_operands) before downwards (sink_view), and a second store
 //   (store_copy) where neither does.
 const Pass* const kMovement[] = {
-    &share_repeats_pass,     &sink_concatenation_pass,
-    &split_reduction_pass,   &split_reduction_halves_pass,
-    &cancel_views_pass,      &separate_conversion_pass,
-    &slice_parts_pass,       &split_product_halves_pass,
-    &propagate_reshape_pass, &hoist_view_pass,
-    &slice_operands_pass,    &sink_view_pass,
+    &share_repeats_pass,
+    &shape_entries_pass,
+    &order_softmax_pass,
+    &split_sink_pass,
+    &sink_concatenation_pass,
+    &split_reduction_pass,
+    &split_reduction_halves_pass,
+    &cancel_views_pass,
+    &separate_conversion_pass,
+    &slice_parts_pass,
+    &split_product_halves_pass,
+    &propagate_reshape_pass,
+    &hoist_view_pass,
+    &slice_operands_pass,
+    &sink_view_pass,
     &store_copy_pass,
 };
 // Behind all that moves, since a layout is taken over from where the operand lies in the end; what

@@ -168,9 +168,9 @@ TensorId Rewriter::tensor_like(TensorId t, const Dims& dim, DataType type,
   return add_tensor(std::move(d), (*this)[t].name + std::string(suffix));
 }
 
-TensorId Rewriter::scalar(double value, DataType type) {
+TensorId Rewriter::scalar(double value, DataType type, int rank) {
   TensorDesc d;
-  d.dim = {1};
+  d.dim = Dims::filled(rank, 1);
   d.dim_known = true;
   d.data_type = type;
   d.has_value = true;

@@ -44,7 +44,7 @@ class Rewriter {
 
   // A new virtual tensor like `t`, called after it.
   TensorId tensor_like(TensorId t, const Dims& dim, DataType type, std::string_view suffix);
-  TensorId scalar(double value, DataType type);
+  TensorId scalar(double value, DataType type, int rank = 1);
   // Makes `y` by a node in place of the one that made it, if one did. `like`: whose place in the
   // user's graph, name and compute type the node takes.
   void make(TensorId y, OpKind op, Attributes attributes, std::vector<TensorId> inputs,

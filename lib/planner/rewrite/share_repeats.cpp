@@ -16,12 +16,17 @@
 namespace sinter {
 namespace {
 
-bool at_matmuls(OpKind op) { return op == OpKind::matmul; }
-
-// Of one type, or 16 bits that a virtual tensor holds in f32.
+// Of one type, or 16 bits that a virtual tensor holds in f32, as they are or narrowed back.
 bool shows_same(const Rewriter& g, TensorId y, TensorId x) {
-  return g.type(x) == g.type(y) ||
-         (g.type(y) == DataType::f32 && info(g.type(x)).bytes == 2 && reads_alike(g, y, x));
+  if (g.type(x) == g.type(y)) return true;
+  if (g.type(y) == DataType::f32 && info(g.type(x)).bytes == 2) return reads_alike(g, y, x);
+  for (TensorId t = x; g.is_virtual(t) && g.type(t) == DataType::f32;) {
+    const Node& n = g.node(g.producer(t));
+    if (!is_view_op(n.op)) return false;
+    t = n.inputs[0];
+    if (g.type(t) == g.type(y)) return info(g.type(y)).bytes == 2;
+  }
+  return false;
 }
 
 // One entry along `axis`, `times` over.

@@ -5,6 +5,7 @@
 //     reshape -> y
 #include <algorithm>
 
+#include "lower/expansion.hpp"
 #include "planner/rewrite/pass.hpp"
 
 namespace sinter {
@@ -69,6 +70,41 @@ bool turns_back(const Rewriter& g, const Node& movement) {
   return lies_along(g, movement.outputs[0], static_cast<int>(at - permutation.begin()), budget);
 }
 
+// The axis over the dims before a reshape of the indices that a node makes over those behind it;
+// -1: it makes none.
+int index_axis(const Node& n, const View& back, const Dims& dim) {
+  const auto* const a = std::get_if<PointwiseAttributes>(&n.attributes);
+  if (!a || a->mode != PointwiseMode::gen_index || back.op != OpKind::reshape || dim != back.from)
+    return -1;
+  return kept_axis(back, lowering::positive_axis(*a->axis, dim));
+}
+
+// Whether what is computed from `y`, element by element and along rows, is shown over the dims `to`
+// again, as the scores of windows that have their masks added.
+bool shown_again(const Rewriter& g, TensorId y, const Dims& to) {
+  std::vector<TensorId> same{y};
+  for (std::size_t i = 0; i < same.size() && same.size() < 2 * kMostChained; ++i)
+    for (NodeId r : g.readers(same[i])) {
+      const Node& n = g.node(r);
+      const TensorId z = n.outputs[0];
+      if (n.op == OpKind::reshape && g[z].dim == to && g[same[i]].dim == g[y].dim) return true;
+      if ((n.op == OpKind::reduction || elementwise(g, z)) &&
+          std::find(same.begin(), same.end(), z) == same.end())
+        same.push_back(z);
+    }
+  return false;
+}
+
+// The dims over which a small operand (the masks of an image's windows, which all images have) is
+// written for a view to show it; nullopt where it would not be small.
+std::optional<Dims> written_over(const Rewriter& g, TensorId x, const View& back) {
+  constexpr std::int64_t kSmall = 3;
+  if (g[x].has_value || operand_view(back, g[x].dim)) return std::nullopt;
+  auto dim = whole_groups(back, g[x].dim);
+  if (dim && kSmall * count(*dim) > count(back.from)) dim.reset();
+  return dim;
+}
+
 bool sink_view(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
@@ -78,24 +114,39 @@ bool sink_view(MovedViews& views, NodeId id) {
   const bool exact = g.is_virtual(y) ? reads_alike(g, y, t) : g.type(y) == g.type(t);
   const bool copied = views.in_memory(t) && !g.location(y);
   if (!exact || (views.in_memory(t) && !copied) || count(g[y].dim) == 0) return false;
-  if (!copied && (!g.is_virtual(t) || g.readers(t).size() != 1)) return false;
+  // Numbers of rows have other readers in their kernel.
+  if (!copied &&
+      (!g.is_virtual(t) || (g.readers(t).size() != 1 && !g.made_by(t, OpKind::reduction))))
+    return false;
   if (!keeps_neighbours(n) && !turns_back(g, n)) return false;
   const View v = views.of_node(id), back = inverse(v);
   const std::vector<NodeId> readers = g.readers(y);
+  const auto shows = [&](TensorId x) {
+    return views.shows(x, back) || (written_over(g, x, back) && shown_again(g, y, back.to));
+  };
   for (NodeId r : readers)
-    if (!reduces(g, r, back) &&
-        !(computes_over(g, g.node(r), y) &&
-          all_operands(g.node(r), y, [&](TensorId x) { return views.shows(x, back); })))
+    if (const Node& p = g.node(r); !reduces(g, r, back) &&
+                                   index_axis(p, back, g[p.outputs[0]].dim) < 0 &&
+                                   !(computes_over(g, p, y) && all_operands(p, y, shows)))
       return false;
+  const auto operand = [&](TensorId x, NodeId r) {
+    const auto dim = written_over(g, x, back);
+    if (!dim) return views.operand(x, back, r);
+    const TensorId written = g.tensor_like(x, *dim, g.type(x), "_written");
+    g.make(written, OpKind::pointwise, PointwiseAttributes{}, {x}, r);
+    return views.operand(written, back, r);
+  };
   for (NodeId r : readers) {
     const Node p = g.node(r);
     const TensorId z = p.outputs[0];
     const Dims dim = operand_view(back, g[z].dim)->to;
     const TensorId before = g.tensor_like(z, dim, g.type(z), "_shaped");
+    Attributes attributes = p.attributes;
+    if (const int axis = index_axis(p, back, g[z].dim); axis >= 0)
+      std::get<PointwiseAttributes>(attributes).axis = axis;
     std::vector<TensorId> inputs;
-    for (TensorId x : p.inputs)
-      inputs.push_back(x == y ? t : x < 0 ? x : views.operand(x, back, r));
-    g.make(before, p.op, p.attributes, std::move(inputs), r);
+    for (TensorId x : p.inputs) inputs.push_back(x == y ? t : x < 0 ? x : operand(x, r));
+    g.make(before, p.op, attributes, std::move(inputs), r);
     const bool turns = n.op == OpKind::transpose;
     g.make(z, n.op, turns ? v.attributes : ReshapeAttributes{g[z].dim}, {before}, id);
   }

@@ -5,35 +5,43 @@
 namespace sinter {
 namespace {
 
-// Reshapes only: `operand`, with as many dims as `from`, by groups of dims whose products are the
-// same in `from` and `to`. Each group must be there in full or not at all.
-std::optional<Dims> reshaped_operand(const Dims& operand, const Dims& from, const Dims& to) {
-  Dims result;
+// Reshapes only: visits the groups of dims [i, to_i) of `from` and [j, to_j) of `to` whose products
+// are the same, while visit() says so; whether there are such, and all visits did.
+template <class Visit>
+bool each_group(const Dims& from, const Dims& to, const Visit& visit) {
   int i = 0, j = 0;
   while (i < from.size() || j < to.size()) {
     std::int64_t have = 1, want = 1;
-    bool whole = true, none = true;
-    const auto take = [&] {
-      have *= from[i];
-      whole = whole && operand[i] == from[i];
-      none = none && operand[i] == 1;
-      ++i;
-    };
-    const int first = j;
-    if (i < from.size()) take();
+    const int first_i = i, first_j = j;
+    if (i < from.size()) have *= from[i++];
     if (j < to.size()) want *= to[j++];
     while (have != want) {
       if (have < want && i < from.size())
-        take();
+        have *= from[i++];
       else if (want < have && j < to.size())
         want *= to[j++];
       else
-        return std::nullopt;
+        return false;
     }
-    if (!whole && !none) return std::nullopt;
-    for (int d = first; d < j; ++d) result.push_back(whole ? to[d] : 1);
+    if (!visit(first_i, i, first_j, j)) return false;
   }
-  return result;
+  return true;
+}
+
+// Reshapes only: `operand`, with as many dims as `from`. Each group must be there in full or not at
+// all.
+std::optional<Dims> reshaped_operand(const Dims& operand, const Dims& from, const Dims& to) {
+  Dims result;
+  const bool fits = each_group(from, to, [&](int first_i, int i, int first_j, int j) {
+    bool whole = true, none = true;
+    for (int d = first_i; d < i; ++d) {
+      whole = whole && operand[d] == from[d];
+      none = none && operand[d] == 1;
+    }
+    for (int d = first_j; d < j; ++d) result.push_back(whole ? to[d] : 1);
+    return whole || none;
+  });
+  return fits ? std::optional(result) : std::nullopt;
 }
 
 }  // namespace
@@ -89,6 +97,34 @@ std::optional<OperandView> operand_view(const View& v, const Dims& operand) {
   const bool same = broadcasts || (v.op == OpKind::reshape && view.to == operand);
   if (!same) result.view = std::move(view);
   return result;
+}
+
+std::optional<Dims> whole_groups(const View& v, const Dims& operand) {
+  const int skip = v.from.size() - operand.size();
+  if (v.op != OpKind::reshape || skip < 0) return std::nullopt;
+  Dims dim = Dims::filled(v.from.size(), 1);
+  for (int i = 0; i < operand.size(); ++i) dim[i + skip] = operand[i];
+  const bool fits = each_group(v.from, v.to, [&](int first, int end, int, int) {
+    bool none = true;
+    for (int i = first; i < end; ++i) none = none && dim[i] == 1;
+    for (int i = first; i < end && !none; ++i) dim[i] = v.from[i];
+    return true;
+  });
+  return fits ? std::optional(dim) : std::nullopt;
+}
+
+int kept_axis(const View& v, int axis) {
+  if (const auto* a = std::get_if<TransposeAttributes>(&v.attributes)) {
+    for (int i = 0; i < v.to.size(); ++i)
+      if (a->permutation[i] == axis) return i;
+    return -1;
+  }
+  if (v.op != OpKind::reshape) return v.from == v.to ? axis : -1;
+  std::int64_t before = 1, made = 1;
+  for (int i = 0; i < axis; ++i) before *= v.from[i];
+  for (int i = 0; i < v.to.size(); made *= v.to[i++])
+    if (made == before && v.to[i] == v.from[axis]) return i;
+  return -1;
 }
 
 std::vector<int> joined_axes(const Dims& x, const Dims& y) {

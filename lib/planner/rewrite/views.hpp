@@ -26,6 +26,14 @@ struct OperandView {
 };
 std::optional<OperandView> operand_view(const View& v, const Dims& operand);
 
+// An operand that broadcasts to the dims that a reshape has, with as many dims, and in full along
+// all axes that it joins or splits with one along which the operand is; nullopt where there is
+// none.
+std::optional<Dims> whole_groups(const View& v, const Dims& operand);
+
+// The axis of v.to that is the axis `axis` of v.from, with the same indices; -1: none.
+int kept_axis(const View& v, int axis);
+
 // For each axis of `x`, the one of `y` that a reshape makes of it, or of it and a neighbour; -1 for
 // one of extent 1 that is left out. Empty where the reshape does more.
 std::vector<int> joined_axes(const Dims& x, const Dims& y);
