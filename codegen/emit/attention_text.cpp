@@ -182,10 +182,12 @@ void print_bounds(TextWriter& out, const AttentionBand& band, const PackedSequen
   const bool lengths = length_q >= 0 || length_kv >= 0;
   out.open("struct Bounds {{");
   out.line("static constexpr bool has_left = {}, has_right = {}, bottom_right = {};",
-           band.left.has_value(), band.right.has_value(), band.bottom_right);
+           band.left || band.chunk, band.right || band.chunk, band.bottom_right);
+  if (band.chunk) out.line("static constexpr int chunk = {};", *band.chunk);
   out.line("static constexpr bool has_lengths = {}, padding = {}, packed = {};", lengths,
            band.padding, whole.packed);
-  out.line("static constexpr int left = {}, right = {};", bound(band.left), bound(band.right));
+  out.line("static constexpr int left = {}, right = {};", bound(band.left ? band.left : band.chunk),
+           bound(band.right ? band.right : band.chunk));
   if (band.hidden)
     out.line("static constexpr float hidden = {};", literal(*band.hidden, DataType::f32));
   if (lengths) {
@@ -254,13 +256,18 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
   print_element(out, e, e.scores.body, names, "Score");
   print_element(out, e, unrounded(e.weight), names, "Weight");
   out.open("struct Rows {{");
-  out.line("static constexpr bool has_sink = {}, has_stats = {};", a.sink >= 0, a.stats >= 0);
+  out.line("static constexpr bool has_sink = {}, has_stats = {};", a.has_sink(), a.stats >= 0);
   out.line("static constexpr bool written_out = {}, zero_dominates = {};", a.written_out,
            a.zero_dominates);
-  if (a.sink >= 0) {
-    const auto p = static_cast<std::size_t>(a.sink);
+  if (a.adds_stats) out.line("static constexpr bool adds_stats = true;");
+  if (a.has_sink()) {
+    const auto p = static_cast<std::size_t>(std::max(a.sink, 0));
     out.open("SINTER_DEVICE static float sink(const Args& args, const FirstCoord& c) {{");
-    out.line("return sinter::load<First::{}, float>(args.{}, c);", names.access[p], names.port[p]);
+    if (a.sink_value)
+      out.line("return {};", literal(*a.sink_value, DataType::f32));
+    else
+      out.line("return sinter::load<First::{}, float>(args.{}, c);", names.access[p],
+               names.port[p]);
     out.close("}");
   }
   if (a.stats >= 0) {

@@ -70,6 +70,10 @@ class Attention : KernelStatements {
     Interval i{0, a.band.padding ? std::min(k, columns) : columns};
     if (a.band.left) i.first = std::max<std::int64_t>(0, diagonal - *a.band.left + 1);
     if (a.band.right) i.end = std::min(i.end, diagonal + *a.band.right + 1);
+    if (a.band.chunk) {
+      const std::int64_t start = row / *a.band.chunk * *a.band.chunk;
+      i.first = std::max(i.first, start), i.end = std::min(i.end, start + *a.band.chunk);
+    }
     return i;
   }
   void run_attention(const AttentionSpec& a) {
@@ -109,19 +113,22 @@ class Attention : KernelStatements {
       largest = math::maximum(largest, weights.back());
     }
     const bool nothing = largest == kNothing;
-    const double sink = a.sink >= 0 && split == 0 ? of_entry(a.sink, at) : kNothing,
+    const double sink = !a.has_sink() || split != 0 ? kNothing
+                        : a.sink_value              ? *a.sink_value
+                                                    : of_entry(a.sink, at),
                  most = std::max(largest, sink);
     for (double& w : weights) total += w = nothing ? 0 : std::exp(w - most);
     if (!nothing) total += std::exp(sink - most);
     const bool stands = a.written_out && std::isinf(largest),
-               undefined = nothing && a.written_out && a.splits == 1;
+               undefined = nothing && a.written_out && a.splits == 1 && sink == kNothing;
     if (a.stats >= 0) {
       const auto p = static_cast<std::size_t>(a.stats);
       store_element(spec_.ports[p].type, memory_[p], locate(spec_.ports[p].access, result).offset,
-                    stands         ? largest
-                    : !nothing     ? most + std::log(total)
-                    : a.splits > 1 ? sink
-                                   : largest);
+                    stands && a.adds_stats ? std::numeric_limits<double>::quiet_NaN()
+                    : stands               ? largest
+                    : !nothing             ? most + std::log(total)
+                    : a.splits > 1         ? sink
+                                           : largest);
     }
     for (std::size_t i = 0; i < weights.size(); ++i) {
       at[A::n] = keys.first + static_cast<std::int64_t>(i);

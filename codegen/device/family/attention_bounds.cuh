@@ -12,7 +12,8 @@
 //                    padding: rows and columns past them are not seen; packed: rows are those of
 //                    several heads, `queries` of each one behind another; or what
 //                    attention_sequences.cuh says: then `padding`, without lengths, and rows and
-//                    columns count from a sequence's first ones; float hidden, see HidesByNumber
+//                    columns count from a sequence's first ones; float hidden, see HidesByNumber;
+//                    int chunk, see HasChunks: then has_left and has_right
 #pragma once
 #include "sinter/device/family/attention_sequences.cuh"
 
@@ -33,6 +34,12 @@ concept HidesByNumber = requires {
   Bounds::hidden;
 };
 inline constexpr float kFarAbove = 104;
+
+// Forward: rows see the columns of their own chunk alone, those with the same index / chunk.
+template <class Bounds>
+concept HasChunks = requires {
+  Bounds::chunk;
+};
 
 template <class Bounds, auto queries, auto keys>  // int, or known at launch
 struct Band : BandStart<PacksSequences<Bounds>> {
@@ -79,12 +86,20 @@ struct Band : BandStart<PacksSequences<Bounds>> {
 
   SINTER_DEVICE int first(int row) const {
     if constexpr (!Bounds::has_left) return first_column;
-    const int at = query(row) + shift - Bounds::left + 1;
+    int at = query(row) + shift - Bounds::left + 1;
+    if constexpr (HasChunks<Bounds>) {
+      const int start = query(row) / Bounds::chunk * Bounds::chunk;
+      at = at > start ? at : start;
+    }
     return at > first_column ? at : first_column;
   }
   SINTER_DEVICE int end(int row) const {
     if constexpr (!Bounds::has_right) return columns;
-    const int at = query(row) + shift + Bounds::right + 1;
+    int at = query(row) + shift + Bounds::right + 1;
+    if constexpr (HasChunks<Bounds>) {
+      const int stop = (query(row) / Bounds::chunk + 1) * Bounds::chunk;
+      at = at < stop ? at : stop;
+    }
     return at < columns ? at : columns;
   }
   SINTER_DEVICE bool sees_row(int row) const { return query(row) < rows; }

@@ -237,9 +237,12 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
     // Of parts, the kernel that combines them says so.
     constexpr bool nan_of_nothing = Rows::written_out && S::splits == 1;
     factor[r] = seen ? 1.0f / softmax.total[r] : nan_of_nothing ? not_a_number() : 0.0f;
-    if (!seen) logarithm[r] = minus_infinity();
+    if constexpr (Rows::has_sink)  // which such a row has, unless it is -infinity, too
+      if (nan_of_nothing && !seen && Rows::sink(args, c) > minus_infinity()) factor[r] = 0.0f;
+    constexpr bool adds_stats = requires { Rows::adds_stats; };
+    if (!seen) logarithm[r] = adds_stats ? not_a_number() : minus_infinity();
     if (Rows::written_out && softmax.largest[r] == -minus_infinity())
-      logarithm[r] = softmax.largest[r];
+      logarithm[r] = adds_stats ? not_a_number() : softmax.largest[r];
     if constexpr (Rows::has_sink)
       if (seen && tile.split == 0) {
         const float sink = Rows::sink(args, c), most = ::fmaxf(sink, logarithm[r]);

@@ -13,6 +13,9 @@ struct AttentionBand {
   bool bottom_right = false;  // the diagonal ends in the last row and column, else begins in the
                               // first
   bool padding = false;       // rows and columns past the lengths are not seen
+  // Rows see columns of their own chunk alone: those with the same index / chunk. Forward alone.
+  std::optional<std::int64_t> chunk = {};
+  bool bounded() const { return left || right || chunk; }
   // The score of columns that a row does not see, where that is a number and not -infinity. Each
   // row sees some. Forward alone.
   std::optional<double> hidden = {};
@@ -51,8 +54,9 @@ struct AttentionSpec {
   AttentionBand band;
   PackedSequences sequences;
   // The softmax is max, exp(x - max), sum, quotient as they stand: a row of -inf alone gives NaN,
-  // not 0, and stats are the largest score where that is not finite.
-  bool written_out = false;
+  // not 0, and stats are the largest score where that is not finite, or NaN where the logarithm and
+  // the largest score are added as they are.
+  bool written_out = false, adds_stats = false;
   // Weights may be rounded to f8 (GRAPH_JSON.md, scales of sdpa).
   bool f8_weights = false;
   // A weight of zero makes its product zero, whatever v holds.
@@ -61,6 +65,8 @@ struct AttentionSpec {
   // a score that takes part in the softmax and has no value. Written, one a row: the logarithm of
   // the sum of exp(score).
   int length_q = -1, length_kv = -1, sink = -1, stats = -1;
+  std::optional<double> sink_value = {};  // in place of a sink that is read
+  bool has_sink() const { return sink >= 0 || sink_value; }
   // A port of one integer, which starts as zero: how many tiles of rows are taken. CTAs take one as
   // they become free, where sequences make tiles unlike. -1: each takes every so-manieth.
   int tiles_taken = -1;

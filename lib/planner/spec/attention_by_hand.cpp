@@ -82,6 +82,37 @@ class Search {
     d.back() = 1;
     return g_[row].dim == d && is_f32(row);
   }
+  // What takes part in each row's softmax besides its scores: `t` without the views of one number
+  // a head that rows broadcast and conversions that lose nothing.
+  TensorId without_copies(TensorId t) const {
+    while (made_by(t, M::identity) && !g_[t].output && holds(g_.type(t), g_.type(input(t, 0))) &&
+           fits_f32(g_.type(input(t, 0))))
+      t = input(t, 0);
+    return t;
+  }
+  // `t` is max(row, s) of a row and another number s of each row, which becomes the sink; the row.
+  TensorId without_sink(TensorId t) {
+    if (!made_by(t, M::max) || !is_f32(t) || !in_f32(t)) return t;
+    for (std::size_t side : {0u, 1u}) {
+      const TensorId row = input(t, side), s = input(t, 1 - side);
+      const NodeId p = row >= 0 ? g_[row].producer : -1;
+      const auto* const r =
+          p >= 0 ? std::get_if<ReductionAttributes>(&state_.node(p).attributes) : nullptr;
+      if (!r || r->mode != ReductionMode::max || g_[row].dim != g_[t].dim) continue;
+      sink_ = s;
+      return row;
+    }
+    return t;
+  }
+  // Whether `t` is exp(sink - shift).
+  bool is_weight_of_sink(TensorId t, TensorId shift) const {
+    if (sink_ < 0 || !made_by(t, M::exp) || !is_f32(t)) return false;
+    const TensorId x = input(t, 0);
+    if (!is_f32(x)) return false;
+    if (made_by(x, M::neg)) return is_value(sink_, 0) && input(x, 0) == shift;
+    return made_by(x, M::sub) && input(x, 1) == shift &&
+           without_copies(input(x, 0)) == without_copies(sink_);
+  }
   // `t` is x, or select(x == when, otherwise, x) with that equality masking it.
   bool guarded(TensorId t, TensorId x, double when, double otherwise) const {
     if (!made_by(t, M::binary_select) || input(t, 1) != x || !is_value(input(t, 0), otherwise))
@@ -97,14 +128,22 @@ class Search {
     const TensorId x = n.inputs[0], largest = n.outputs[0];
     if (!is_row_of(largest, x) || g_.arithmetic(n) != DataType::f32) return false;
     bool guards_shift = false, guards_sum = false;
+    sink_ = kNoTensor;
     const TensorId shifted = reader(x, M::sub, [&](const Node& sub) {
       const TensorId shift = sub.inputs[1];
+      if (sub.inputs[0] != x) return false;
       guards_shift = guarded(shift, largest, -kInfinity, 0);
-      return sub.inputs[0] == x && (shift == largest || guards_shift);
+      return shift == largest || guards_shift || without_sink(shift) == largest;
     });
     if (shifted < 0 || !is_f32(shifted)) return false;
     const TensorId e = reader(shifted, M::exp, [](const Node&) { return true; });
-    const TensorId total = e < 0 || !is_f32(e) ? kNoTensor : sum_of(e);
+    TensorId total = e < 0 || !is_f32(e) ? kNoTensor : sum_of(e);
+    if (total < 0) return false;
+    if (sink_ >= 0)
+      total = reader(total, M::add, [&](const Node& n) {
+        const TensorId of_sink = n.inputs[n.inputs[0] == total ? 1 : 0];
+        return is_f32(n.outputs[0]) && is_weight_of_sink(of_sink, input(shifted, 1));
+      });
     if (total < 0) return false;
     const auto divides = [&](TensorId by) {
       guards_sum = guarded(by, total, 0, 1);
@@ -123,7 +162,7 @@ class Search {
     a_.score = score_ = x;
     a_.probabilities = p;
     a_.written_out = !(guards_shift && guards_sum);
-    if (guards_shift == guards_sum) find_stats(largest, input(shifted, 1), total);
+    if (sink_ < 0 && guards_shift == guards_sum) find_stats(largest, input(shifted, 1), total);
     return true;
   }
   TensorId sum_of(TensorId e) const {
@@ -144,13 +183,15 @@ class Search {
       a_.stats = sum;
       return;
     }
-    a_.stats = reader(sum, M::binary_select, [&](const Node& n) {
+    const TensorId guarded_sum = reader(sum, M::binary_select, [&](const Node& n) {
       const TensorId c = n.inputs[2];
       if (n.inputs[0] != sum || n.inputs[1] != largest) return false;
       if (!made_by(c, M::cmp_eq) || !is_value(input(c, 1), 0)) return false;
       const TensorId d = input(c, 0);
       return made_by(d, M::sub) && input(d, 0) == largest && input(d, 1) == largest;
     });
+    a_.adds_stats = guarded_sum < 0 && shift == largest && is_f32(sum);
+    a_.stats = a_.adds_stats ? sum : guarded_sum;
   }
 
   // With `first` as the product of q and k.
@@ -180,13 +221,14 @@ class Search {
     if (!contains(a.nodes, g_[a.weight].producer)) return {};
     a.nodes.push_back(a.second);
     add_masks(a, others);
+    if (!add_sink(a)) return {};
     a.score = without_index_masks(state_, score_, a.band);
-    if (!a.band.left && !a.band.right) {
+    if (!a.band.bounded()) {
       AttentionBand band = a.band;
       const TensorId x = without_number_mask(state_, a.score, band);
       if (band.hidden && may_hide_by_number(a, x)) a.score = x, a.band = band;
     }
-    const bool bounded = a.band.left || a.band.right;
+    const bool bounded = a.band.bounded();
     a.zero_dominates =
         bounded || std::get<MatmulAttributes>(state_.node(a.second).attributes).zero_dominates;
     const DataType type = attention_operand_type(state_, state_.node(a.second).inputs[1]);
@@ -199,6 +241,22 @@ class Search {
       a.weight = input(a.weight, 0);
     if (!is_body(a, a.sums, a.score) || !scales_weight(a, a.weight)) return {};
     return is_attention(state_, a) ? std::optional(a) : std::nullopt;
+  }
+
+  // The sink, of which the kernel reads one number a row, and what only copies it.
+  bool add_sink(AttentionNodes& a) const {
+    if (sink_ < 0) return true;
+    const TensorId t = without_copies(sink_);
+    if (g_[t].has_value && (g_[t].bound_value || !is_f32(t))) return false;
+    const NodeId p = g_[t].producer;
+    if (p >= 0 && (contains(a.nodes, p) || state_.recomputed(p))) return false;
+    for (TensorId copy = sink_; copy != t; copy = input(copy, 0)) {
+      const NodeId n = g_[copy].producer;
+      if (!contains(a.nodes, n) && !state_.no_kernel(n) && !state_.needed_outside(copy, a.nodes))
+        a.nodes.push_back(n);
+    }
+    a.sink = t;
+    return true;
   }
 
   // Whether a large number may mask `x` as a band. Rows whose scores are not far above it are taken
@@ -318,7 +376,7 @@ class Search {
   const FusionState& state_;
   const Graph& g_;
   AttentionNodes a_;
-  TensorId score_ = kNoTensor;
+  TensorId score_ = kNoTensor, sink_ = kNoTensor;
   std::vector<NodeId> behind_, products_;
 };
 

@@ -352,6 +352,7 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
       result[0], packed ? shared : result[1], packed ? group : 1, q[2], result[3], scores[3], q[3]};
   to.band = a.band;
   to.written_out = a.written_out;
+  to.adds_stats = a.adds_stats;
   to.zero_dominates = a.zero_dominates;
   to.f8_weights = a.f8_weights;
   // Of q's heads, or of those of k and v.
@@ -429,7 +430,10 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   to.length_q = port(a.length_q);
   to.length_kv = port(a.length_kv);
   to.sequences = packed_sequences(state, spec, a.offsets_q, a.offsets_kv);
-  to.sink = port(a.sink);
+  if (a.sink >= 0 && g[a.sink].has_value)
+    to.sink_value = g[a.sink].value;
+  else
+    to.sink = port(a.sink);
   if (a.stats >= 0 && state.needed_outside(a.stats, nodes)) to.stats = body.port(a.stats, true);
   return spec;
 }

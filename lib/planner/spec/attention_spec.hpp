@@ -20,7 +20,7 @@ struct AttentionNodes {
   AttentionBand band;          // what it masks is not part of the score
   TensorId length_q = kNoTensor, length_kv = kNoTensor, sink = kNoTensor;
   TensorId offsets_q = kNoTensor, offsets_kv = kNoTensor;  // of packed sequences
-  bool written_out = false;                                // AttentionSpec::written_out
+  bool written_out = false, adds_stats = false;            // as in AttentionSpec
   bool zero_dominates = true;                              // AttentionSpec::zero_dominates
   bool f8_weights = false;                                 // AttentionSpec::f8_weights
   bool rounds_weights = false;  // behind their division: what `weight` ends with (rounds_divided)

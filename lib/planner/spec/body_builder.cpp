@@ -266,9 +266,38 @@ int BodyBuilder::pointwise(const Node& n) {
         s.args.push_back(fits_f32(state_.graph().type(t)) ? value(t) : load(t, DataType::f32));
     return add(std::move(s));
   }
-  for (int i = 0; i < mode.arity; ++i)
-    s.args.push_back(value(n.inputs[static_cast<std::size_t>(i)]));
+  const bool truths = asks_truth(n);
+  if (truths) s.arithmetic = DataType::f32;
+  for (int i = 0; i < mode.arity; ++i) {
+    const TensorId t = n.inputs[static_cast<std::size_t>(i)];
+    s.args.push_back(truths && !fits_f32(state_.graph().type(t)) ? load(t, DataType::f32)
+                                                                 : value(t));
+  }
   return add(std::move(s));
+}
+
+// Of an integer in memory a node asks whether it is 0, as conditions are: f32 says so, too.
+bool BodyBuilder::asks_truth(const Node& n) const {
+  using M = PointwiseMode;
+  const Graph& g = state_.graph();
+  const M mode = std::get_if<PointwiseAttributes>(&n.attributes)->mode;
+  const bool selects = mode == M::binary_select;
+  if ((!selects && mode != M::logical_and && mode != M::logical_or && mode != M::logical_not) ||
+      !fits_f32(g.compute(n)))
+    return false;
+  for (std::size_t i = 0; i < n.inputs.size(); ++i) {
+    const TensorId t = n.inputs[i];
+    if (t < 0 || fits_f32(g.type(t))) continue;
+    if ((selects && i != 2) || is_floating(g.type(t)) || !loads_itself(t)) return false;
+  }
+  return true;
+}
+
+// Whether the value of a tensor is loaded from memory, where it has its own type.
+bool BodyBuilder::loads_itself(TensorId t) const {
+  const NodeId p = state_.graph()[t].producer;
+  return !(p >= 0 && (contains(inside_, p) || state_.recomputed(p))) &&
+         !state_.graph()[t].has_value && state_.storage()[t].type == state_.graph().type(t);
 }
 
 // A comparison of an index below 2^24 and an integer in memory (the targets of a cross-entropy) is
@@ -287,10 +316,7 @@ bool BodyBuilder::compares_index(const Node& n) const {
       const int axis = lowering::positive_axis(*a->axis, g[t].dim);
       indices += g.type(t) == DataType::f32 && g[t].dim[axis] <= 1 << 24 ? 1 : 0;
     } else {
-      const bool loaded = p < 0 || !(contains(inside_, p) || state_.recomputed(p));
-      const DataType type = g.type(t);
-      integers +=
-          loaded && !g[t].has_value && !is_floating(type) && state_.storage()[t].type == type;
+      integers += !is_floating(g.type(t)) && loads_itself(t);
     }
   }
   return indices == 1 && integers == 1;

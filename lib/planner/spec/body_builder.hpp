@@ -56,6 +56,8 @@ class BodyBuilder {
   int joined(NodeId n);
   bool loaded_as_is(TensorId t) const;
   bool compares_index(const Node& n) const;
+  bool asks_truth(const Node& n) const;
+  bool loads_itself(TensorId t) const;
   int scalar(TensorId t);
   int pointwise(const Node& n);
   int reduction(const Node& n);

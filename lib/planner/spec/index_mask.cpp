@@ -57,6 +57,36 @@ std::optional<Linear> linear(const FusionState& state, TensorId t) {
                 x->constant + sign * y->constant};
 }
 
+// `t` is floor(row / n) or floor(column / n): which of them, and n.
+struct Chunk {
+  bool of_row;
+  std::int64_t size;
+};
+std::optional<Chunk> chunk(const FusionState& state, TensorId t) {
+  const Graph& g = state.graph();
+  const auto* const a = pointwise(state, t);
+  if (!a || a->mode != M::floor || !exact(g.type(t))) return {};
+  const TensorId quotient = input(state, t, 0);
+  const auto* const d = pointwise(state, quotient);
+  const DataType type = quotient < 0 ? DataType::none : g.type(quotient);
+  if (!d || d->mode != M::div || (type != DataType::f32 && type != DataType::f64)) return {};
+  const auto x = linear(state, input(state, quotient, 0)),
+             by = linear(state, input(state, quotient, 1));
+  if (!x || !by || by->row != 0 || by->column != 0 || by->constant < 1 || x->constant != 0 ||
+      x->row + x->column != 1 || x->row * x->column != 0)
+    return {};
+  return Chunk{x->row == 1, static_cast<std::int64_t>(by->constant)};
+}
+bool same_chunk(const FusionState& state, TensorId condition, AttentionBand& band) {
+  const auto x = chunk(state, input(state, condition, 0)),
+             y = chunk(state, input(state, condition, 1));
+  if (!x || !y || x->of_row == y->of_row || x->size != y->size ||
+      (band.chunk && *band.chunk != x->size))
+    return false;
+  band.chunk = x->size;
+  return true;
+}
+
 M opposite(M m) {
   switch (m) {
     case M::cmp_lt:
@@ -163,6 +193,8 @@ bool narrow_band(const FusionState& state, TensorId condition, bool wanted, Atte
     case M::cmp_ge:
     case M::cmp_lt:
     case M::cmp_le: {
+      if (a->mode == (wanted ? M::cmp_eq : M::cmp_neq) && same_chunk(state, condition, band))
+        return true;
       const auto x = linear(state, input(state, condition, 0)),
                  y = linear(state, input(state, condition, 1));
       return x && y && compared(wanted ? a->mode : opposite(a->mode), *x, *y, band);
@@ -211,7 +243,7 @@ TensorId without_number_mask(const FusionState& state, TensorId score, Attention
   bool whole = false;
   const auto x = selected(state, score, hides, whole, narrowed);
   // No rounding of x or of the number is lost.
-  if (!x || !whole || g[*x].dim != dim || g.type(score) != DataType::f32 ||
+  if (!x || !whole || narrowed.chunk || g[*x].dim != dim || g.type(score) != DataType::f32 ||
       g.type(*x) != DataType::f32)
     return score;
   const std::int64_t rows = dim[dim.size() - 2], columns = dim.back(),

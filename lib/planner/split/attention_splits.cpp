@@ -1,6 +1,7 @@
 #include "planner/split/attention_splits.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "plan/access.hpp"
@@ -33,7 +34,7 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
   const auto whole = plan_attention(spec, device);
   if (!whole) return 1;
   const AttentionConfig& e = whole->engine;
-  const std::int64_t tiles = (spec.extent[A::n] + e.tile_k - 1) / e.tile_k;
+  const auto tiles = static_cast<std::int64_t>(std::ceil(keys_of_a_row(spec) / e.tile_k));
   int best = 1;
   double least = e.microseconds;
   const bool narrow = !e.by_warps && !e.wide, few = narrow && e.consumers == 1;
@@ -62,7 +63,7 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
   // A row that sees nothing has a logarithm of -inf, which a sink's part does not tell; one with an
   // infinite score, written out, that score's. Parts have no totals of their own.
   if (e.grid >= static_cast<std::uint32_t>(device.sms * e.beside) ||
-      (a.stats >= 0 && (a.sink >= 0 || a.written_out)) || !spec.columns.empty())
+      (a.stats >= 0 && (a.has_sink() || a.written_out)) || !spec.columns.empty())
     return best;
   const double results = static_cast<double>(count(spec.extent, 0, A::n));
   // CTAs that leave room for those of the kernel behind them, which then starts earlier. (On an

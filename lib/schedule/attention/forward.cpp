@@ -320,13 +320,14 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
 
 }  // namespace
 
-bool draws_or_loads(const KernelSpec& spec, const Body& body) {
+bool draws_or_loads(const KernelSpec& spec, const Body& body, bool integers) {
   return std::all_of(body.statements.begin(), body.statements.end(), [&](const Statement& s) {
     if (s.kind == StatementKind::random) return s.arithmetic == DataType::f32;
     if (s.kind == StatementKind::gather)
       return spec.gathers[static_cast<std::size_t>(s.gather)].op == OpKind::block_mask;
     Body one;
     one.statements = {s};
+    if (integers) one.statements[0].arithmetic = DataType::f32;
     return is_straight(spec, one, true);
   });
 }
@@ -348,9 +349,12 @@ double seen_share(const AttentionBand& band, double rows, double keys) {
   double seen = 0;
   for (int i = 0; i < kSamples; ++i) {
     const double at = (i + 0.5) / kSamples * rows + shift;
-    const double end = band.right ? std::min(keys, at + static_cast<double>(*band.right) + 0.5)
-                                  : keys,
-                 first = band.left ? std::max(0.0, at - static_cast<double>(*band.left) + 0.5) : 0;
+    double end = band.right ? std::min(keys, at + static_cast<double>(*band.right) + 0.5) : keys,
+           first = band.left ? std::max(0.0, at - static_cast<double>(*band.left) + 0.5) : 0;
+    if (band.chunk) {
+      const auto size = static_cast<double>(*band.chunk), start = std::floor(at / size) * size;
+      first = std::max(first, start), end = std::min(end, start + size);
+    }
     seen += std::max(0.0, end - first);
   }
   return seen / kSamples / keys;
@@ -396,7 +400,7 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   Body epilogue = spec.body;
   std::erase_if(epilogue.statements,
                 [](const Statement& s) { return s.kind == StatementKind::column; });
-  if (!is_straight(spec, epilogue, true) || !draws_or_loads(spec, a.score) ||
+  if (!is_straight(spec, epilogue, true) || !draws_or_loads(spec, a.score, true) ||
       !draws_or_loads(spec, a.weight))
     return {};
 
@@ -407,8 +411,9 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   e.by_warps = runs_by_warps(spec, e.scores, plan.spec, device);
   e.wide = !e.by_warps && is_wide(spec);
   if ((a.sequences.count > 0 || a.parts >= 0) && (e.wide || e.by_warps)) return {};
-  // The sums by which weights are divided are those of all keys.
-  if (rounds_divided(a.weight) && (e.wide || a.splits > 1 || a.parts >= 0)) return {};
+  // The sums by which weights are divided are those of all keys, and of these alone.
+  if (rounds_divided(a.weight) && (e.wide || a.splits > 1 || a.parts >= 0 || a.has_sink()))
+    return {};
   const Operands o = e.by_warps
                          ? copied_operands(spec, e.scores, plan.spec)
                          : operands_of(e.scores, plan.spec, a.group, wants_elements_together(spec));

@@ -68,8 +68,9 @@ std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec
                                                           const DeviceModel& device);
 
 // Whether a body of the score or of a weight is straight-line f32 arithmetic on what is loaded,
-// looked up in block masks, or drawn.
-bool draws_or_loads(const KernelSpec& spec, const Body& body);
+// looked up in block masks, or drawn; and, where `integers` says so, of wider types, as integers
+// are compared in.
+bool draws_or_loads(const KernelSpec& spec, const Body& body, bool integers = false);
 
 // Of a kernel of either direction, how many keys the band lets a row see on average, not counting
 // lengths.

@@ -97,9 +97,8 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
   const bool plain = (a.score.statements.empty() || e.scales_heads) &&
                      unrounded(a.weight).statements.empty(),
              transposes = is_f8(e.v.map.type);
-  const Consumers c =
-      choose_consumers(length_of(rows_of(spec), a.sequences), keys_of_a_row(spec),
-                       a.band.left || a.band.right, std::max(depth, width), plain, transposes);
+  const Consumers c = choose_consumers(length_of(rows_of(spec), a.sequences), keys_of_a_row(spec),
+                                       a.band.bounded(), std::max(depth, width), plain, transposes);
   e.consumers = c.count;
   e.tile_q = kConsumerRows * c.count;
   e.producer_registers = c.producer_registers;
