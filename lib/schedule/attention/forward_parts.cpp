@@ -135,6 +135,22 @@ double microseconds_of_join(const AttentionConfig& e, double items, int width) {
                       std::ceil(parts / (width <= 128 ? 16 : 8));
 }
 
+namespace {
+
+// The share of the keys that no row sees, of a batch entry that is as long as it may be.
+double unseen_share(const KernelSpec& spec) {
+  const AttentionSpec& a = spec.attention();
+  const auto rows = static_cast<double>(spec.extent[AttentionSpec::query]),
+             keys = static_cast<double>(spec.extent[AttentionSpec::n]);
+  if (a.sequences.count > 0) return 0;
+  const double shift = a.band.bottom_right ? keys - rows : 0,
+               first = a.band.left ? shift - static_cast<double>(*a.band.left) + 1 : 0,
+               end = a.band.right ? rows + shift + static_cast<double>(*a.band.right) : keys;
+  return 1 - std::max(0.0, std::min(end, keys) - std::max(first, 0.0)) / keys;
+}
+
+}  // namespace
+
 double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e,
                           const DeviceModel& device) {
   using A = AttentionSpec;
@@ -155,7 +171,11 @@ double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e,
                info(e.v.map.type).bytes / group;
   } else if (e.v.page > 0)
     bytes += keys * static_cast<double>(spec.extent[A::e]) * info(e.v.map.type).bytes;
-  return bytes;
+  // Keys that no row sees are not loaded.
+  const double of_key =
+      static_cast<double>(spec.extent[A::d]) * info(e.k.map.type).bytes +
+      (e.values_in_keys ? 0 : static_cast<double>(spec.extent[A::e]) * info(e.v.map.type).bytes);
+  return std::max(bytes - keys * unseen_share(spec) * of_key, 0.0);
 }
 
 }  // namespace sinter
