@@ -122,3 +122,70 @@ def repeated_heads(name, how, written=False, hq=6, hk=2, sq=40, skv=70, d=16, st
 repeated_heads("expand", "expand", stats=True)
 repeated_heads("concatenated", "concatenate", hk=1)
 repeated_heads("written_out", "concatenate", written=True)
+
+
+def start(name, q, k, heads, d=32):
+    """Operands of [*heads, rows, d]; the score of each pair, and the values."""
+    g = Graph("attention_written_out_" + name, "bf16")
+    g.tensor("q", [*heads, q, d])
+    shared = heads if len(heads) < 3 else [*heads[:2], 1]
+    g.tensor("k", [*shared, k, d])
+    g.tensor("v", [*shared, k, d])
+    order = [*range(len(heads)), len(heads) + 1, len(heads)]
+    g.transpose("k", "kt", order)
+    g.matmul("q", "kt", "products")
+    return g, g.pointwise("mul", "scaled", "products", g.value("scale", d ** -0.5))
+
+
+def index(g, x, axis, name):
+    return g.pointwise("gen_index", name, x, axis=axis)
+
+
+def hidden(g, x, seen, number="-inf"):
+    return g.pointwise("binary_select", "masked", x, g.value("hidden", number), seen)
+
+
+def exponentials(g, x, row, shift=None):
+    g.reduction("max", x, "largest", row)
+    m = g.pointwise("max", "most", "largest", shift) if shift else "largest"
+    e = g.pointwise("exp", "e", g.pointwise("sub", "shifted", x, m))
+    g.reduction("add", e, "total", row)
+    return m, e
+
+
+# Groups of heads as a dim of their own, rows that see the keys of their own chunk, and Stats without a guard.
+heads = [1, 2, 3]
+g, x = start("joined_heads_chunks", 80, 80, heads)
+r, c = index(g, x, 3, "row"), index(g, x, 4, "column")
+size = g.value("size", 24.0)
+same = g.pointwise("cmp_eq", "same", g.pointwise("floor", "of_row", g.pointwise("div", "row_by", r, size)),
+                   g.pointwise("floor", "of_column", g.pointwise("div", "column_by", c, size)))
+seen = g.pointwise("logical_and", "seen", same, g.pointwise("cmp_le", "behind", c, r))
+m, e = exponentials(g, hidden(g, x, seen), [*heads, 80, 1])
+g.pointwise("add", "stats", m, g.pointwise("log", "log", "total"))
+g.output("stats", data_type="f32")
+g.matmul(g.pointwise("div", "p", e, "total"), "v", "o")
+g.output("o")
+
+# A sink beside the scores of segments, whose numbers are integers.
+g, x = start("sink_of_segments", 70, 90, [2, 3])
+same = g.pointwise("cmp_eq", "same", g.tensor("of_rows", [2, 1, 70, 1], data_type="i32"), g.tensor("of_keys", [2, 1, 1, 90], data_type="i32"))
+x = hidden(g, x, same)
+g.tensor("sinks", [2, 3, 70, 1], data_type="f32")
+g.pointwise("identity", "sinks", g.tensor("sink", [1, 3, 1, 1]))
+g.node("concatenate", {"IN_0": x, "IN_1": "sinks"}, "beside", axis=3)
+g.node("softmax", {"X": "beside"}, "all")
+g.slice("all", "p", [0, 0, 0, 0], [2, 3, 70, 90])
+g.matmul("p", "v", "o")
+g.output("o")
+
+# Shifted windows, whose masks are of each window and all images; quotients behind the second product; one more in the sum.
+g, x = start("windows_divided_last", 49, 49, [6, 4])
+x = g.reshape(x, "windows", [2, 3, 4, 49, 49])
+x = g.pointwise("add", "shifted_windows", x, g.tensor("mask", [1, 3, 1, 49, 49], data_type="f32"))
+x = g.reshape(x, "batch", [6, 4, 49, 49])
+m, e = exponentials(g, x, [6, 4, 49, 1], g.value("zero", 0.0))
+g.pointwise("add", "sum", "total", g.pointwise("exp", "one", g.pointwise("neg", "below", m)))
+g.matmul(e, "v", "sums")
+g.pointwise("div", "o", "sums", "sum")
+g.output("o")
