@@ -148,9 +148,9 @@ bool lies_in_lines(const Access& a, int fastest, const std::vector<int>& others,
 }  // namespace
 
 std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temporaries) {
-  const auto read = read_convolution(given);
+  auto read = read_convolution(given);
   if (!read || read->roles.side.empty() || read->image->type != read->other->type) return {};
-  const auto& [x, y, gradient, roles, dims, image_index, offset] = *read;
+  auto& [x, y, gradient, roles, dims, image_index, offset] = *read;
   Rearranged r{given, gradient, temporaries};
   if (!multiplied_type(x->type, r.image().type) || !multiplied_type(y->type, r.other().type))
     return {};
@@ -160,15 +160,26 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temp
   for (const ImageDim& d : dims)
     if (!d.parts.empty() || (roles.taps.empty() && d.divisor > 1)) return {};
   const std::int64_t unit = kUnitBytes / info(x->type).bytes;
-  const int rank = given.extent.size(), channel = roles.channels.back();
+  const int rank = given.extent.size();
 
   std::vector<int> groups;
   for (int i : roles.batch)
     if (moves_along(x->access, i)) groups.push_back(i);
-  bool in_lines = x->access.stride[channel] == 1 && (x->access.offset + offset) % unit == 0;
+  bool in_lines =
+      x->access.stride[roles.channels.back()] == 1 && (x->access.offset + offset) % unit == 0;
   for (const ImageDim& d : dims) in_lines &= d.stride % unit == 0;
   for (int i : groups) in_lines &= x->access.stride[i] % unit == 0;
   if (image_index >= 0) in_lines &= x->access.stride[image_index] % unit == 0;
+  // Columns of a gradient have no order: what ends in whole pieces, or is the most, lies together,
+  // as channels do, and not the taps of a stride that are columns like them.
+  if (gradient && !in_lines)
+    std::stable_sort(roles.channels.begin(), roles.channels.end(), [&](int i, int j) {
+      const auto rank_of = [&](int c) {
+        return std::pair(given.extent[c] % unit == 0, given.extent[c]);
+      };
+      return rank_of(i) < rank_of(j);
+    });
+  const int channel = roles.channels.back();
   if (!in_lines) {
     auto [copy, access] = image_in_lines(given, *read, groups, unit);
     r.copy(r.image(), *x, copy, std::move(access));
