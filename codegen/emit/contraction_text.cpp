@@ -54,7 +54,8 @@ std::string counted_products(const KernelSpec& spec, const WgmmaConfig* engine) 
   // Of few channels zeros of the filter meet pixels beside its taps.
   if (engine && engine->image_rows) return "EveryProduct";
   if (!engine || !engine->window || engine->integers) return {};
-  if (sees_other_groups(*engine)) return "EveryProduct";
+  const std::int64_t depth = count(spec.extent, c.first_k(), spec.extent.size());
+  if (sees_other_groups(*engine) || sees_other_images(*engine, depth)) return "EveryProduct";
   const BoxedOperand& of = engine->a.of_result ? engine->a : engine->b;
   if (!of.of_result) return {};
   // Pixels of the result's gradient: dims of its map behind the channels, innermost first.

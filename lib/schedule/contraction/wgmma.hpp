@@ -151,6 +151,16 @@ inline bool sees_other_groups(const WgmmaConfig& e) {
          e.window->channels % (kStageLine / e.operand_bytes) != 0;
 }
 
+// Of a filter's gradient whose sums are those of some images each, where these fill no whole stages
+// of `depth` pixels: the last one holds pixels of the next image, which meet zeros past the part's
+// end of the result's gradient.
+inline bool sees_other_images(const WgmmaConfig& e, std::int64_t depth) {
+  if (!e.window || e.window->taps_of == ConvolutionWindow::Taps::k || e.resident || e.integers)
+    return false;
+  const bool parts = !e.a.image_steps.empty() || !e.b.image_steps.empty();
+  return parts && depth % (kStageLine / e.operand_bytes) != 0;
+}
+
 // What a plan was chosen from. Planning compares plans by the dozen and wants no texts: only who
 // measures ranks the tiles and has hundreds of texts written.
 struct TileChoice {

@@ -170,10 +170,6 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
     }
     if (images && window.taps_of == ConvolutionWindow::Taps::columns)
       p.columns_together = static_cast<int>(window.channels);
-    // A part's last stage reads on into the next one's pixels.
-    if (!resident && !gemm->image.image_steps.empty() &&
-        depth_of(gemm->spec) % (kStageLine / p.bytes) != 0)
-      return {};
   }
   (image_left ? p.a_again : p.b_again) = std::max(1.0, taps / steps);
   p.a_k_fastest = e.a.k_fastest;
