@@ -72,6 +72,56 @@ TEST_CASE(
   CHECK(sums.wgmma()->window->axes[1].part.index >= 0);
 }
 
+TEST_CASE("one channel, and windows side by side, are few channels, too") {
+  // Spectrograms.
+  const Dims x{16, 1, 161, 600}, w{32, 1, 41, 11}, y{16, 32, 81, 300};
+  const ConvAttributes options{
+      .pre_padding = {20, 5}, .post_padding = {20, 5}, .stride = {2, 2}, .dilation = {1, 1}};
+  for (const GraphOptions& types :
+       {GraphOptions{.io = bf16}, GraphOptions{.io = f32, .compute = tf32}}) {
+    Images d{.options = types};
+    d.output(conv_dgrad(d.input("dy", y), d.input("w", w), x, options), "dx", x);
+    CHECK(engines(*d.g) == Engines{"pointwise", "wgmma"});
+  }
+  // Samples, channels first: the result's gradient has its channels put together, too.
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const Dims samples{16, 1, 16000};
+  g->output(conv_dgrad(g->tensor({.name = "dy", .dim = {16, 512, 3199}}),
+                       g->tensor({.name = "w", .dim = {512, 1, 10}}), samples, {.stride = {5}}),
+            "dx");
+  CHECK(engines(*g) == Engines{"pointwise", "pointwise", "wgmma"});
+  // Patches: a product with all pixels of a patch as columns.
+  const Dims image{32, 3, 224, 224};
+  Images p;
+  p.output(conv_dgrad(p.input("dy", {32, 768, 14, 14}), p.input("w", {768, 3, 16, 16}), image,
+                      padded(0, 16)),
+           "dx", image);
+  CHECK(engines(*p.g) == Engines{"pointwise", "wgmma"});
+  const KernelSpec product = planned(*p.g).kernels.back();
+  const ContractionSpec& c = product.contraction();
+  CHECK(count(product.extent, c.first_n(), c.first_k()) == std::int64_t{16} * 16 * 3);
+}
+
+TEST_CASE("filter gradients, channels first: taps within a stride are columns as channels are") {
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  g->output(
+      conv_wgrad(g->tensor({.name = "dy", .dim = {8, 512, 1999}}),
+                 g->tensor({.name = "x", .dim = {8, 512, 4000}}), {512, 512, 3}, {.stride = {2}}),
+      "dw");
+  CHECK(engines(*g) == Engines{"pointwise", "pointwise", "wgmma", "rowwise"});
+  CHECK(planned(*g).kernels[0].extent.back() == 512);
+}
+
+TEST_CASE("parts of a filter gradient are images of any number of pixels") {
+  const Dims x{64, 64, 49, 49}, w{64, 64, 3, 3};
+  Images g;
+  g.output(conv_wgrad(g.input("dy", {64, 64, 25, 25}), g.input("x", x), w, padded(1, 2)), "dw", w);
+  CHECK(engines(*g.g) == Engines{"wgmma", "rowwise"});
+  const Plan plan = Plan::make(*g.g, {.architecture = "sm_90a"}).value();
+  // Pixels of the next part's images, which zeros meet, may be infinite.
+  CHECK(plan.data().kernels[0].source.find("EveryProduct") != std::string::npos);
+}
+
 TEST_CASE("taps of a third dim come one after another") {
   const Dims x{2, 64, 16, 56, 56}, w{64, 64, 3, 3, 3};
   const ConvAttributes options{.pre_padding = {1, 1, 1},

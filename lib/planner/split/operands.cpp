@@ -206,13 +206,22 @@ std::vector<KernelSpec> groups_together(const KernelSpec& spec, int way, Tempora
   return with_product(std::move(kernels), std::move(joined));
 }
 
+// Of the last ways the operand beside the blocks, or that is read in blocks, has its channels put
+// together, too.
+std::vector<KernelSpec> few_channels(const KernelSpec& spec, int way, Temporaries& temporaries) {
+  std::vector<KernelSpec> kernels = space_to_depth(spec, way % kSpaceToDepthWays, temporaries);
+  if (way < kSpaceToDepthWays || kernels.empty()) return kernels;
+  std::vector<KernelSpec> in_lines = channels_last(product_of(kernels), temporaries);
+  return with_product(std::move(kernels), std::move(in_lines));
+}
+
 constexpr Rearrangement kRearrangements[] = {
     {[](const KernelSpec& spec, int way, Temporaries&) { return empty_phases(spec, way); },
      "pixels without products are computed from zeros apart", true, kEmptyPhasesWays},
     {[](const KernelSpec& spec, int, Temporaries& t) { return joined_pixels(spec, t); },
      "it has taps of pixels that are joined, with zeros where there are none", true},
-    {space_to_depth, "its few channels are joined with neighbouring pixels in memory first", true,
-     kSpaceToDepthWays},
+    {few_channels, "its few channels are joined with neighbouring pixels in memory first", true,
+     2 * kSpaceToDepthWays},
     {block_diagonal, "its groups are joined, with zeros between them in the filter", true,
      kBlockDiagonalWays},
     {groups_together, "its groups' channels are put together in memory first", false,

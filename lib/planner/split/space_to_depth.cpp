@@ -9,6 +9,7 @@
 #include "planner/spec/domain.hpp"
 #include "planner/split/index_map.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
+#include "schedule/contraction/implicit_gemm.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 
@@ -43,6 +44,48 @@ struct FewChannels {
   const KernelPort *image = nullptr, *other = nullptr;
 };
 
+bool has_k(const ContractionSpec& c, KIndex what) {
+  return std::find(c.k_indices.begin(), c.k_indices.end(), what) != c.k_indices.end();
+}
+
+// One channel has no index: it gets one. Where channels are padded, what has them steps along it,
+// so that those behind it lie outside.
+KernelSpec with_channel_index(const KernelSpec& given) {
+  KernelSpec spec = given;
+  if (!spec.as_contraction() || !is_plain_product(spec.contraction())) return spec;
+  ContractionSpec& c = spec.contraction();
+  const auto step_along = [&](int index, const auto& has_channels) {
+    for (std::size_t i = 0; i < spec.ports.size(); ++i)
+      if (Access& a = spec.ports[i].access; a.via.empty() && has_channels(static_cast<int>(i)))
+        a.stride[index] = 1;
+  };
+  const int a = c.a().body.statements.front().port, b = c.b().body.statements.front().port;
+  if (has_k(c, KIndex::pixels)) {
+    if (b < 0) return spec;
+    const auto& windows = spec.ports[static_cast<std::size_t>(b)].access.windows;
+    for (int i = c.first_n(); i < c.first_k(); ++i)
+      if (std::none_of(windows.begin(), windows.end(),
+                       [&](const Window& w) { return w.coefficient[i] != 0; }))
+        return spec;
+    const int channel = c.first_k();
+    add_unit_index(spec, channel);
+    ++c.n;
+    step_along(channel, [&](int port) { return port != a; });
+    return spec;
+  }
+  if (c.n == 0) {
+    add_unit_index(spec, c.first_k());
+    c.n = 1;
+  }
+  if (!has_k(c, KIndex::channels)) {
+    const int channel = spec.extent.size();
+    add_unit_index(spec, channel);
+    c.k_indices.push_back(KIndex::channels);
+    step_along(channel, [&](int port) { return port == a || port == b; });
+  }
+  return spec;
+}
+
 // `blocks`: strides of a data gradient that one block of its pixels has along each dim.
 std::optional<FewChannels> few_channels(const KernelSpec& spec, std::int64_t blocks) {
   using D = FewChannels::Direction;
@@ -51,8 +94,12 @@ std::optional<FewChannels> few_channels(const KernelSpec& spec, std::int64_t blo
       reads_joined_indices(spec) || names_numbers(spec))
     return {};
   FewChannels f;
-  const KernelPort *a = loaded_alone(spec, c->a()), *b = loaded_alone(spec, c->b());
+  const KernelPort *a = loaded_as_it_is(spec, c->a().body), *b = loaded_as_it_is(spec, c->b().body);
   if (!a || !b || a->type != b->type) return {};
+  const auto type = multiplied_type(a->type, c->a().type);
+  if (!type || multiplied_type(b->type, c->b().type) != type || info(*type).bytes == 1 ||
+      (has_k(*c, KIndex::pixels) && !takes_either_major(*type)))
+    return {};
   f.image = !a->access.windows.empty() ? a : b;
   f.other = f.image == a ? b : a;
   if (f.image->access.windows.empty() || !f.other->access.windows.empty()) return {};
@@ -132,8 +179,9 @@ std::optional<FewChannels> few_channels(const KernelSpec& spec, std::int64_t blo
 }
 
 // The kernels with blocks of so many strides; see few_channels.
-std::vector<KernelSpec> with_blocks(const KernelSpec& given, std::int64_t blocks,
+std::vector<KernelSpec> with_blocks(const KernelSpec& contraction, std::int64_t blocks,
                                     Temporaries& temporaries) {
+  const KernelSpec given = with_channel_index(contraction);
   using D = FewChannels::Direction;
   const auto found = few_channels(given, blocks);
   if (!found || (blocks > 1 && found->direction != D::data_gradient)) return {};
@@ -226,8 +274,9 @@ std::vector<KernelSpec> with_blocks(const KernelSpec& given, std::int64_t blocks
   const int rank = domain.extent.size();
   for (std::size_t d = 0; d < f.dims.size(); ++d) {
     const SpatialDim& dim = f.dims[d];
+    const std::int64_t last = dim.stride * (dim.cut_taps - 1) + dim.block - 1 - dim.shift;
     of[static_cast<std::size_t>(dim.tap)] =
-        affine({{tap[d], dim.stride}, {rest[d], 1}}, -dim.shift, true);
+        affine({{tap[d], dim.stride}, {rest[d], 1}}, -dim.shift, dim.shift > 0 || last >= dim.taps);
     if (data_gradient) {
       const bool over = given.extent[dim.pixel] % dim.block != 0;
       of[static_cast<std::size_t>(dim.pixel)] =
