@@ -8,5 +8,7 @@ directions("spectrogram_infinite", [2, 1, 9, 14], [16, 1, 5, 3], stride=[2, 2], 
 directions("few_channels_tf32", [2, 3, 12, 14], [16, 3, 5, 3], io="f32", compute="tf32", stride=[2, 2], pre=[2, 1], which="fd")
 # Windows that lie side by side: each pixel of the gradient has one tap.
 directions("patches", [2, 3, 16, 24], [16, 3, 8, 8], stride=[8, 8], which="d")
+# Without padding no window bounds the taps, of which those of a row are one index with the channels.
+directions("unpadded_first_layer", [2, 3, 19, 21], [16, 3, 3, 3], stride=[2, 2], which="fw")
 # Channels first, without padding: no window bounds the taps, which step within a stride.
 directions("lines_2x2_stride_2", [2, 24, 10, 14], [40, 24, 2, 2], stride=[2, 2], lay=image_of_lines, which="w")

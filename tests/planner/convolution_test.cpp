@@ -109,7 +109,22 @@ TEST_CASE("filter gradients, channels first: taps within a stride are columns as
                  g->tensor({.name = "x", .dim = {8, 512, 4000}}), {512, 512, 3}, {.stride = {2}}),
       "dw");
   CHECK(engines(*g) == Engines{"pointwise", "pointwise", "wgmma", "rowwise"});
-  CHECK(planned(*g).kernels[0].extent.back() == 512);
+  const std::vector<KernelSpec> kernels = planned(*g).kernels;
+  CHECK(count(kernels[0].extent, 0, kernels[0].extent.size()) == std::int64_t{8} * 512 * 4000);
+}
+
+// No window bounds their taps, of which those of a row are one index with the channels.
+TEST_CASE("first layers without padding are joined with neighbouring pixels, too") {
+  const Dims x{32, 3, 299, 299}, w{32, 3, 3, 3}, y{32, 32, 149, 149};
+  for (const bool last : {true, false}) {
+    Images g{.last = last};
+    g.output(conv_wgrad(g.input("dy", y), g.input("x", x), w, padded(0, 2)), "dw", w);
+    const KernelSpec copy = planned(*g.g).kernels.front();  // 150 x 150 blocks of 2 x 2 x 4
+    CHECK(count(copy.extent, 0, copy.extent.size()) == std::int64_t{32} * 150 * 150 * 16);
+  }
+  Images f;
+  f.output(conv_fprop(f.input("x", x), f.input("w", w), padded(0, 2)), "y", y);
+  CHECK(engines(*f.g) == Engines{"pointwise", "pointwise", "wgmma"});
 }
 
 TEST_CASE("parts of a filter gradient are images of any number of pixels") {

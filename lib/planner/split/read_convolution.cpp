@@ -1,8 +1,10 @@
 #include "planner/split/read_convolution.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "plan/access.hpp"
+#include "plan/tma_limits.hpp"
 #include "schedule/contraction/index_order.hpp"
 
 namespace sinter {
@@ -24,6 +26,28 @@ bool is_tap(const KernelSpec& spec, const Access& image, const std::vector<int>&
   return beside && !beyond;
 }
 
+// Channels first, a column that steps within a pixel's stride is a tap, too. So lie images of which
+// a column steps beyond all pixels, as channels do, and pixels are no more than a window's stride
+// apart.
+void move_inner_taps(const KernelSpec& spec, const Access& image, ConvolutionRoles& r) {
+  std::int64_t pixel = 0;  // the least step
+  for (auto p = r.pixels.begin() + 1; p != r.pixels.end(); ++p)
+    if (const std::int64_t s = image.stride[*p]; s > 0 && (pixel == 0 || s < pixel)) pixel = s;
+  const auto beyond = [&](int i) {
+    return std::all_of(r.pixels.begin() + 1, r.pixels.end(), [&](int p) {
+      return image.stride[i] > image.stride[p] * (spec.extent[p] - 1);
+    });
+  };
+  const auto inner = [&](int i) {
+    const std::int64_t stride = image.stride[i];
+    return stride > 0 && stride < pixel && pixel <= tma::kMostPixelStep * stride && !beyond(i);
+  };
+  if (r.pixels.size() < 2 || std::none_of(r.channels.begin(), r.channels.end(), beyond)) return;
+  std::copy_if(r.channels.begin(), r.channels.end(), std::back_inserter(r.taps), inner);
+  std::erase_if(r.channels, inner);
+  std::sort(r.taps.begin(), r.taps.end());
+}
+
 std::optional<ConvolutionRoles> roles_of_operands(const KernelSpec& spec, const Access& image) {
   const ContractionSpec& c = spec.contraction();
   ConvolutionRoles r;
@@ -37,6 +61,7 @@ std::optional<ConvolutionRoles> roles_of_operands(const KernelSpec& spec, const 
      : depthwise || is_tap(spec, image, r.pixels, i) ? r.taps
                                                      : r.channels)
         .push_back(i);
+  if (r.pixels_in_k && !depthwise) move_inner_taps(spec, image, r);
   if (r.channels.empty() || r.pixels.empty() || r.side.empty() == !depthwise) return {};
   return r;
 }

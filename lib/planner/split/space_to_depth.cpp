@@ -8,6 +8,7 @@
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/index_map.hpp"
+#include "planner/split/unbounded_windows.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/contraction/implicit_gemm.hpp"
 #include "schedule/contraction/index_order.hpp"
@@ -181,7 +182,7 @@ std::optional<FewChannels> few_channels(const KernelSpec& spec, std::int64_t blo
 // The kernels with blocks of so many strides; see few_channels.
 std::vector<KernelSpec> with_blocks(const KernelSpec& contraction, std::int64_t blocks,
                                     Temporaries& temporaries) {
-  const KernelSpec given = with_channel_index(contraction);
+  const KernelSpec given = with_channel_index(with_windows(contraction));
   using D = FewChannels::Direction;
   const auto found = few_channels(given, blocks);
   if (!found || (blocks > 1 && found->direction != D::data_gradient)) return {};
