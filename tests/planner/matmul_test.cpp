@@ -427,6 +427,16 @@ TEST_CASE("operands that lie apart, or across what the engine multiplies, are co
   }
 }
 
+TEST_CASE("three consumers have four stages where an operand lies across k") {
+  auto g = Shared<Graph>::make(GraphOptions{.io = f16});
+  const auto x = g->tensor({.name = "x", .dim = {7000, 6000}, .stride = {1, 7000}}),
+             w = g->tensor({.name = "w", .dim = {6000, 1000}});
+  g->output(swish(matmul(x, w)), "y");
+  const auto plan = plan_wgmma(for_sm_90a(*g).kernels.front(), device_model("sm_90a"), {});
+  REQUIRE(plan);
+  CHECK((plan->engine.tile.consumers < 3 || plan->engine.tile.stages >= 4));
+}
+
 TEST_CASE("a virtual operand in memory is stored in the type that it is multiplied in") {
   for (const bool also_added : {false, true}) {
     auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
