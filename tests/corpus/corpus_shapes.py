@@ -395,9 +395,9 @@ gradients_of_rows("rows_in_clusters", 5, 13312)
 gradients_of_rows("odd_rows_in_clusters", 9, 12293)
 
 
-def f32_product(layout, batches, rows, columns, depth):
-    """f32 that tensor cores multiply in parts; which of the operands lie along k, a bias behind."""
-    g = Graph("matmul_f32_parts_" + layout)
+def f32_product(layout, batches, rows, columns, depth, compute="f32"):
+    """f32 that tensor cores multiply in parts, or rounded; which of the operands lie along k, a bias behind."""
+    g = Graph(f"matmul_{'f32_parts' if compute == 'f32' else compute}_{layout}", compute=compute)
     g.tensor("a", [batches, rows, depth],
              **({"stride": [rows * depth, 1, rows]} if layout[0] == "t" else {}))
     g.tensor("b", [batches, depth, columns],
@@ -411,6 +411,9 @@ def f32_product(layout, batches, rows, columns, depth):
 f32_product("nt", 1, 70, 72, 133)
 f32_product("nn", 2, 66, 136, 45)
 f32_product("tt", 1, 72, 64, 260)
+# Where one does not, and its rows are whole pieces of 16 bytes, threads read it on sm_90a.
+f32_product("nn", 2, 68, 136, 44, "tf32")
+f32_product("tt", 1, 72, 64, 100, "tf32")
 
 
 def odd_rows(name, rows, columns, depth, io="bf16", pitch=0, batches=1, act=None, bias=None):

@@ -102,6 +102,12 @@ struct HostNamedInstruction {
       HostInstruction<columns, Sum>::template run<Text>(sums<set>(), a + i * step_a, b + i * step_b,
                                                         keep || i > 0);
   }
+  template <class Text, int set, int step_b>
+  static void run_held(const unsigned (*a)[4], unsigned long long b, bool keep) {
+    for (int i = 0; i < 4; ++i)
+      HostInstruction<columns, Sum>::template run<Text>(sums<set>(), a[i], b + i * step_b,
+                                                        keep || i > 0);
+  }
   template <int set>
   static void clear() {
     for (Sum& sum : sums<set>()) sum = 0;

@@ -181,6 +181,20 @@ struct NamedRegisters {
                    "C"(GuardText<(steps > 1)>::kText), "C"(GuardText<(steps > 2)>::kText),         \
                    "C"(GuardText<(steps > 3)>::kText), SINTER_WGMMA_STRINGS);                      \
     }                                                                                              \
+    /* For 128 bytes of k of a left operand in registers. */                                       \
+    template <class Text, int set, int step_b>                                                     \
+    static SINTER_DEVICE void run_held(const unsigned (*a)[4], unsigned long long b, bool keep) {  \
+      asm volatile(SINTER_FOUR_HELD(columns, sum, list, SINTER_HELD("%1", "%2", "%3", "%4"),       \
+                                    SINTER_HELD("%5", "%6", "%7", "%8"),                           \
+                                    SINTER_HELD("%9", "%10", "%11", "%12"),                        \
+                                    SINTER_HELD("%13", "%14", "%15", "%16"), "%17", "%18", "%19",  \
+                                    "%20", "%21", "%22", "%23")::"n"(set),                         \
+                   "r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]), "r"(a[1][0]),           \
+                   "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]), "r"(a[2][0]), "r"(a[2][1]),           \
+                   "r"(a[2][2]), "r"(a[2][3]), "r"(a[3][0]), "r"(a[3][1]), "r"(a[3][2]),           \
+                   "r"(a[3][3]), "l"(b), "r"(static_cast<int>(keep)), "n"(step_b),                 \
+                   SINTER_WGMMA_STRINGS);                                                          \
+    }                                                                                              \
     template <int set>                                                                             \
     static SINTER_DEVICE void clear() {                                                            \
       asm volatile(clear_all ::"n"(set));                                                          \

@@ -25,8 +25,8 @@ struct SharedTile {
   static constexpr int extent = extent_, depth = depth_, swizzle = swizzle_, pitch = pitch_,
                        element = static_cast<int>(sizeof(Number));
   static_assert(swizzle == 128 || swizzle == 64 || swizzle == 32, "a swizzle has 128, 64 or 32");
-  static_assert(major == Major::k || element == 2,
-                "wgmma reads operands whose m or n is fastest only of 16 bits");
+  static_assert(major == Major::k || element != 1,
+                "wgmma reads operands whose m or n is fastest only of 16 bits, threads of 32");
   static constexpr int fastest = major == Major::k ? depth : extent,
                        lines = major == Major::k ? extent : depth;
   static constexpr int slabs = fastest * element / swizzle,

@@ -153,6 +153,24 @@ SINTER_DEVICE void wait(Held&... held) {
 
 }  // namespace wgmma
 
+// 64 rows from `row` on of a tile of numbers of 32 bits, which wgmma reads only along k, as a left
+// operand in registers. Lane 4 g + t of warp w has rows 16 w + g and 8 further, of each eight of k
+// t and 4 further. (Lanes of neighbouring t share a bank with m fastest: 32 wavefronts a warp.)
+template <class Tile>
+SINTER_DEVICE void read_rows(OperandFragment<typename Tile::Number, Tile::depth>& a,
+                             const unsigned char* tile, int row) {
+  static_assert(Tile::element == 4 && Tile::major == Major::mn);
+  const int thread = static_cast<int>(threadIdx.x) % 128, k = thread % 4;
+  row += thread / 32 * 16 + thread % 32 / 4;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const unsigned char* const at = tile + Tile::place(row + i % 2 * 8, k + i / 2 * 4);
+#pragma unroll
+    for (int step = 0; step < a.steps; ++step)
+      a.at[step][i] = *reinterpret_cast<const unsigned*>(at + step * 8 * Tile::swizzle);
+  }
+}
+
 // sums = keep * sums + a b, over the k of the tiles. `TileA`, `TileB`: SharedTiles, of which `a`
 // and `b` are descriptors at the rows and columns that this warpgroup multiplies.
 template <class Shape_, class Types_, class TileA, class TileB>
@@ -223,6 +241,15 @@ struct Mma<Shape_, Types_, Registers, TileB> {
           Instruction::template run<Text>(sums.at, a.at[first + step], b + TileB::step(step),
                                           keep || step > 0);
         });
+  }
+  // To sums that C++ does not see: 128 bytes of k. `a` stays as it is until a wait names it.
+  template <int set, int depth>
+  static SINTER_DEVICE void multiply(NamedAccumulator<typename Types::Sum, Shape::columns, set>,
+                                     const OperandFragment<typename Types::A, depth>& a,
+                                     unsigned long long b, bool keep) {
+    using Named = wgmma::NamedInstruction<Shape::columns, typename Types::Sum>;
+    static_assert(TileB::swizzle == 128 && OperandFragment<typename Types::A, depth>::steps == 4);
+    Named::template run_held<Text, set, TileB::step(1)>(a.at, b, keep);
   }
   // Where four steps lie evenly, one statement has them: calls four.operator()<step>() for those,
   // one.operator()<step>() for the others.

@@ -77,17 +77,22 @@ struct Consumer {
   using S = Shape<Config>;
   using TileA = StageTile<A, Config::tile_m>;
   using TileB = StageTile<B, S::loaded_columns>;
+  // wgmma reads numbers of 32 bits only along k. Threads read others to registers.
+  static constexpr bool by_threads = !A::k_fastest && TileA::element == 4;
+  using Left = Choice<by_threads, Registers, TileA>;
   using Product =
       Mma<sinter::Shape<64, Config::tile_n>,
-          Types<typename A::Number, typename B::Number, typename Config::Sum>, TileA, TileB>;
+          Types<typename A::Number, typename B::Number, typename Config::Sum>, Left, TileB>;
   StagePipeline<Config> pipeline;
   unsigned long long a, b;  // descriptors
   typename StagePipeline<Config>::State state;
+  const unsigned char* left;  // where A lies
 
-  SINTER_DEVICE Consumer(unsigned shared, int first_row)
+  SINTER_DEVICE Consumer(const unsigned char* memory, unsigned shared, int first_row)
       : pipeline{shared + S::full},
         a(TileA::descriptor(shared + TileA::further(first_row))),
-        b(TileB::descriptor(shared + S::a_bytes)) {}
+        b(TileB::descriptor(shared + S::a_bytes)),
+        left(memory + TileA::further(first_row)) {}
 
   // Waits for a stage and starts its products, to the sets of sums from `first` on. `step`: of k.
   template <int first = 0>
@@ -105,6 +110,36 @@ struct Consumer {
     });
   }
 };
+
+// Multiplies one tile's stages, of which threads read the left operand: while a warpgroup reads,
+// another multiplies.
+template <class Config, class A, class B, class DoneWaiting>
+SINTER_DEVICE void multiply_read_tile(Consumer<Config, A, B>& consumer, int first_step,
+                                      int end_step, const DoneWaiting& done_waiting) {
+  using S = Shape<Config>;
+  using Ring = Consumer<Config, A, B>;
+  constexpr int blocks = S::blocks;
+#pragma unroll 1
+  for (int step = first_step; step < end_step; ++step) {
+    const int stage = consumer.state.stage;
+    OperandFragment<typename A::Number, Ring::TileA::depth> left[blocks];
+    consumer.pipeline.wait(consumer.state);
+#pragma unroll
+    for (int block = 0; block < blocks; ++block)
+      read_rows<typename Ring::TileA>(left[block], consumer.left + stage * S::stage_bytes,
+                                      block * 64);
+    wgmma::fence();
+    const unsigned long long b = consumer.b + stage * (S::stage_bytes / 16);
+    for_each_number<blocks>([&]<int block>() {
+      Ring::Product::multiply(Sums<Config, block>{}, left[block], b, step > first_step);
+    });
+    wgmma::commit();
+    for_each_number<blocks>([&]<int block>() { wgmma::wait<0>(left[block]); });
+    consumer.pipeline.release(consumer.state);
+    consumer.state.advance();
+  }
+  done_waiting();
+}
 
 // Multiplies one tile's stages; `done_waiting` is called when the last stage has come.
 template <class Config, class A, class B, class DoneWaiting>
@@ -272,7 +307,7 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int first_row = Config::alternate ? 0 : consumer * S::rows;
   EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory + S::slabs)[consumer * 4 + warp];
-  Consumer<Config, A, B> operands(shared, first_row);
+  Consumer<Config, A, B> operands(memory, shared, first_row);
   int number = 0;  // of the block's tile
   TileWalk<Config, Rows> walk(rows);
   const auto compute = [&](const TileCoord<Config>& place, bool more) {
@@ -294,6 +329,8 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
           operands, first_step, end_step, done_waiting);
     else if constexpr (Config::promote_accumulators)
       multiply_and_promote(PlainStages<Config>{}, operands, first_step, end_step, done_waiting);
+    else if constexpr (Consumer<Config, A, B>::by_threads)
+      multiply_read_tile(operands, first_step, end_step, done_waiting);
     else
       multiply_tile(operands, first_step, end_step, done_waiting);
     // Nobody reads the ring any more. One that alternates is alone with the block's tile.

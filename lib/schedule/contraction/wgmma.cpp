@@ -223,9 +223,12 @@ std::optional<WgmmaPlan> plan_boxes(const KernelSpec& given, const DeviceModel& 
   if (c->rows.on && (!columns_together || dominated)) return {};
   const bool swapped = !two && !c->rows.on && (short_m || (!columns_together && !short_n));
   auto usual = orient(spec, columns_together, swapped);
+  const bool turns = !usual && !two && !c->rows.on && given.columns.empty();
+  if (turns) usual = orient(spec, columns_together, !swapped);
   if (!usual) return {};
+  usual->other_way = turns;
   std::optional<Orientation> other;
-  if (!two && !c->rows.on && fills_few_columns(std::min(rows, columns)))
+  if (!turns && !two && !c->rows.on && fills_few_columns(std::min(rows, columns)))
     other = orient(spec, columns_together, !swapped);
   if (other) other->other_way = true;
   return choose_tile({std::move(usual), std::move(other)}, device, tuning, tiles);

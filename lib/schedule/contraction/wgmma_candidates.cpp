@@ -68,6 +68,9 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
     return false;
   // What more sums would spill; of two warpgroups the producer gives up registers for 192.
   if (sums_per_thread(t) > (t.consumers == 1 ? 160 : t.consumers == 2 ? 192 : 96)) return false;
+  // Threads hold what they read of A beside the sums, and one warpgroup multiplies while another
+  // reads.
+  if (reads_left(p) && (t.consumers != 2 || t.alternate || sums_per_thread(t) > 128)) return false;
   // Three have fewer registers for all that is held beside the sums. In gradients of convolutions
   // they lose to two. (Data gradients of 16 x 160 channels of 80 x 80, 3 x 3, on an H200: 42.9 us
   // in tiles of 256 x 64, 50.4 in 192 x 160; of stride 2 3 to 8 %.)

@@ -32,6 +32,10 @@ double hindrance_of_matmul(const TileProblem& p, const Tile& t) {
   // tensor cores. (512 x 3584 x 18944: 121.6 us in 64 x 224, 135.6 in pairs of them that share A,
   // 109.9 in 128 x 112.)
   constexpr double kWide = 1.05, kWidePairs = 1.1;
+  // Of 32 bits whose rows lie together (estimated: a warpgroup reads 32 wavefronts of A a stage and
+  // waits for its own products).
+  constexpr double kRead = 1.25;
+  if (reads_left(p)) return kRead;
   const bool uneven = t.n % kEven != 0 && t.n > kSlabColumns;
   if (uneven && (t.cluster_m > 1 || (t.split > 1 && mmas_of_consumer(t) > 1))) return kUnevenB;
   const bool wide = t.m == kInstructionRows && t.n > 3 * kSlabColumns;

@@ -55,7 +55,9 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   const bool two = c.paired(), gathers = c.rows.gathers();
   const std::int64_t depth = depth_of(spec);
   WgmmaConfig e;
-  auto a = boxed(spec, c.a(), m_index(spec)), b = boxed(spec, c.b(), n_index(spec));
+  // Rows of 32 bits that lie together reach the tensor cores by way of registers.
+  const bool by_threads = c.a().type == DataType::tf32;
+  auto a = boxed(spec, c.a(), m_index(spec), by_threads), b = boxed(spec, c.b(), n_index(spec));
   if (!a || !b) return {};
   // Groups begin at any row, boxes of neighbouring rows at multiples of 16 bytes (load_box).
   if (c.rows.on && !a->k_fastest) return {};

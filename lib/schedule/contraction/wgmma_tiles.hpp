@@ -94,6 +94,8 @@ int tiles_beside(const TileProblem& p);
 double tiles_of(const TileProblem& p, const Tile& t);
 // As many as they can be: of groups, where each has all rows.
 double most_tiles(const TileProblem& p, const Tile& t);
+// Whether threads read A from shared memory: wgmma reads numbers of 32 bits only along k.
+constexpr bool reads_left(const TileProblem& p) { return p.bytes == 4 && !p.a_k_fastest; }
 // Rows of A that a tile brings; B's are its columns.
 int loaded_rows(const TileProblem& p, const Tile& t);
 // Columns of B that a tile brings: lines of them where k is not fastest.
