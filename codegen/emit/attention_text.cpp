@@ -116,6 +116,24 @@ std::vector<int> rows_and_keys(const KernelSpec& scores) {
 }
 
 // struct NAME { plain, or element(args, c, of_head, acc) }.
+// Where the numbers of neighbouring keys lie that a score reads beside its sum.
+void print_neighbours(TextWriter& out, const KernelSpec& scores, int port,
+                      const KernelNames& names) {
+  const auto p = static_cast<std::size_t>(port);
+  const Access& a = scores.ports[p].access;
+  bool same = true;
+  for (const int i : {AttentionSpec::member, AttentionSpec::query})
+    same = same && (a.stride[i] == 0 || scores.extent[i] == 1);
+  out.open("struct Neighbours {{");
+  out.line("using Number = {};", storage_type(scores.ports[p].type));
+  out.line("static constexpr bool same_rows = {};", same);
+  out.open("SINTER_DEVICE static const Number* at(const Args& args, const FirstCoord& c) {{");
+  out.line("return args.{} + sinter::locate<Config::{}>(c).offset;", names.port[p],
+           names.access[p]);
+  out.close("}");
+  out.close("};");
+}
+
 void print_element(TextWriter& out, const AttentionConfig& e, const Body& body,
                    const KernelNames& names, std::string_view name) {
   out.open("struct {} {{", name);
@@ -124,8 +142,12 @@ void print_element(TextWriter& out, const AttentionConfig& e, const Body& body,
     out.line("static constexpr float scale = {};", literal(e.attention.scale, DataType::f32));
   if (name == "Score" && e.scales_heads) out.line("static constexpr bool scales_heads = true;");
   if (!body.statements.empty()) out.line("using Config = First;");
-  print_element_functions(out, e.scores, names, {{body, "element", "float acc", name == "Weight"}},
-                          "FirstCoord", rows_and_keys(e.scores));
+  const int beside = name == "Score" ? e.neighbours : -1;
+  print_element_functions(out, e.scores, names,
+                          {{body, "element", "float acc", name == "Weight", beside}}, "FirstCoord",
+                          rows_and_keys(e.scores));
+  if (beside >= 0)
+    print_neighbours(out, e.scores, body.statements[static_cast<std::size_t>(beside)].port, names);
   out.close("};");
 }
 

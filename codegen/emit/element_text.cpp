@@ -51,7 +51,16 @@ class Printed {
     }
     out.close("}");
   }
-  void print_function(TextWriter& out, std::string_view coordinates) const {
+  void print_functions(TextWriter& out, std::string_view coordinates) {
+    print_function(out, coordinates, "");
+    if (function_.beside < 0) return;
+    text_.take_beside(function_.beside);
+    print_function(out, coordinates, "_beside");
+  }
+
+ private:
+  void print_function(TextWriter& out, std::string_view coordinates,
+                      std::string_view suffix) const {
     if (const int i = text_.taken(); i >= 0) {
       out.line("using Drawn = Config::{};", random_access_name(text_.name(i)));
       out.open("SINTER_DEVICE static unsigned run(const Args& args, const {}& c) {{", coordinates);
@@ -59,9 +68,10 @@ class Printed {
       out.close("}");
     }
     out.open(
-        "SINTER_DEVICE static float {}(const Args& args, const {}& c, const OfHead& of_head, {}{}) "
-        "{{",
-        function_.name, coordinates, function_.operands, text_.taken() >= 0 ? ", bool drawn" : "");
+        "SINTER_DEVICE static float {}{}(const Args& args, const {}& c, const OfHead& of_head, "
+        "{}{}{}) {{",
+        function_.name, suffix, coordinates, function_.operands,
+        text_.taken() >= 0 ? ", bool drawn" : "", suffix.empty() ? "" : ", float beside");
     each([&](int i) {
       if (at(members_, i))
         out.line("const {} {} = of_head.{};", value_type(text_.statement(i).arithmetic),
@@ -75,7 +85,6 @@ class Printed {
     out.close("}");
   }
 
- private:
   void take_drawn() {
     std::vector<int> drawn;
     each([&](int i) {
@@ -137,7 +146,7 @@ void print_element_functions(TextWriter& out, const KernelSpec& spec, const Kern
   for (const auto& f : printed) f.print_preparation(out);
   out.line("return of_head;");
   out.close("}");
-  for (const auto& f : printed) f.print_function(out, coordinates);
+  for (auto& f : printed) f.print_functions(out, coordinates);
 }
 
 }  // namespace sinter

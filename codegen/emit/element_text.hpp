@@ -17,9 +17,12 @@ struct ElementFunction {
   // Where a body draws one number, which is 0 or 1, the function takes it; `Drawn`, its logical
   // index, and run(args, c), the bits of the four numbers of a run, say how to draw it.
   bool takes_drawn = false;
+  // A load whose number another function, NAME_beside, takes; -1: none.
+  int beside = -1;
 };
 
-// struct OfHead; of_head(args, c), which computes it once a tile; NAME(args, c, of_head, OPERANDS).
+// struct OfHead; of_head(args, c), which computes it once a tile; NAME(args, c, of_head, OPERANDS),
+// and NAME_beside(args, c, of_head, OPERANDS, beside) where one is wanted.
 // Functions with empty bodies are left out. `rows_and_keys`: the indices of the domain that differ
 // within a head.
 void print_element_functions(TextWriter& out, const KernelSpec& spec, const KernelNames& names,

@@ -3,6 +3,7 @@
 
 #include "planned.hpp"
 #include "planner/rewrite/pass.hpp"
+#include "schedule/attention/forward.hpp"
 #include "sinter/sinter.hpp"
 #include "support/catch.hpp"
 
@@ -218,6 +219,33 @@ TEST_CASE("chunks of rows are a band") {
   CHECK(a.band.chunk == 24);
   CHECK(a.band.right == 0);
   CHECK(a.score.statements.empty());
+}
+
+TEST_CASE("what a score reads of neighbouring keys is loaded for eight of them at once") {
+  struct Case {
+    Dims dim;
+    DataType type;
+    std::int64_t keys;
+    bool together;
+  };
+  const Case cases[] = {
+      {{1, 3, 50, 72}, bf16, 72, true}, {{2, 1, 50, 72}, f32, 72, true},
+      {{2, 1, 1, 72}, u8, 72, true},    {{1, 3, 50, 70}, bf16, 70, false},
+      {{1, 3, 50, 1}, bf16, 72, false}, {{1, 1, 1, 76}, bf16, 76, false},
+      {{2, 1, 1, 72}, i32, 72, false},
+  };
+  for (const Case& c : cases) {
+    INFO(to_string(c.dim));
+    Graph g({.name = "attention", .io = bf16, .intermediate = f32});
+    const auto o = forms::operands(g, {2, 3}, {2, 3}, 50, c.keys);
+    const Tensor bias = g.tensor({.name = "bias", .dim = c.dim, .data_type = c.type});
+    g.output(matmul(softmax(forms::scores(o) + bias), o.v), "o");
+    const auto p = forms::planned(g);
+    REQUIRE(families(p) == std::vector{Family::attention});
+    const auto plan = plan_attention(p.kernels[0], device_model("sm_90a"));
+    REQUIRE(plan);
+    CHECK((plan->engine.neighbours >= 0) == c.together);
+  }
 }
 
 }  // namespace sinter::test

@@ -209,6 +209,7 @@ class Consumer {
       if (softmax.outgrown) sums.scale(softmax.worth);
     };
     int n = end - 1 - number_;
+    auto beside = weights_of.fetch(n);
     const auto take_scores = [&] {
       release_k();
       if (n - step < begin) release_q();
@@ -220,7 +221,7 @@ class Consumer {
     take_scores();
     // Weights of the scores; `later`: those of the tile before are being multiplied.
     const auto weigh = [&](auto later) {
-      weights_of.weigh(s, softmax, n);
+      weights_of.weigh(s, softmax, n, beside);
       // Within the branch, the compiler would wait after each product.
       wgmma::wait<0>(sums.multiplied(), weights);
       if (later) {
@@ -232,6 +233,7 @@ class Consumer {
     };
     // They are multiplied, beside the scores of the next tile.
     const auto multiply_both = [&] {
+      beside = weights_of.fetch(n);
       pipe_k_.wait(state_k_);
       turns_.wait();
       wgmma::fence(s);
@@ -294,12 +296,13 @@ class Consumer {
     typename Scores::Sums s;
 #pragma unroll 1
     for (int n = end - 1; n >= begin; --n) {
+      const auto beside = weights_of.fetch(n);
       pipe_k_.wait(state_k_);
       wgmma::fence(s);
       issue_scores(s);
       wgmma::wait<0>(s);
       release_k();
-      weights_of.look(s, softmax, n);
+      weights_of.look(s, softmax, n, beside);
     }
     if (sees_less) pass_over_keys(begin - tiles.begin);
   }

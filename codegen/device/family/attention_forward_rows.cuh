@@ -2,6 +2,7 @@
 #pragma once
 #include "sinter/device/family/attention_drawn.cuh"
 #include "sinter/device/family/attention_forward_tiles.cuh"
+#include "sinter/device/family/attention_neighbours.cuh"
 #include "sinter/device/family/attention_softmax.cuh"
 
 namespace sinter::attention {
@@ -58,14 +59,41 @@ struct WeightsOfRows {
         worth(with, at),
         weight_of_head(Weight::of_head(with, at)) {}
 
+  // What scores of tile n of the keys read of memory: asked for before they are there.
+  using Beside = typename NeighboursOf<Score, Sums::columns>::Type;
+  static constexpr bool has_beside = !is_same<Beside, NoNeighbours>;
+  SINTER_DEVICE Beside fetch(int n) const {
+    Beside beside;
+    if constexpr (has_beside) {
+#pragma unroll
+      for (int b = 0; b < Beside::blocks; ++b)
+#pragma unroll
+        for (int r = 0; r < Beside::rows; ++r) {
+          const int key = first_key(n) + 32 * b + static_cast<int>(threadIdx.x) % 4 * 8,
+                    m = row + Sums::row(2 * r);
+          Coord at = c;
+          S::F::set_m(at, m < S::queries ? m : S::queries - 1);
+          S::F::set_n(at, key < S::keys ? key : S::keys - 8);
+          beside.of[b][r].load(Score::Neighbours::at(args, at));
+        }
+    }
+    return beside;
+  }
+
   // Of tile n of the keys, in a walk before that which makes weights: what the softmax has to know.
   SINTER_DEVICE void look(Sums& s, RowSoftmax& softmax, int n) const {
-    score(s, n);
+    look(s, softmax, n, fetch(n));
+  }
+  SINTER_DEVICE void look(Sums& s, RowSoftmax& softmax, int n, Beside beside) const {
+    score(s, n, beside);
     softmax.template weigh<(S::columns > 64), 0>(s, worth.powers_of_two());
   }
   // Weights of tile n of the keys in place of the sums.
   SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n) const {
-    score(s, n);
+    weigh(s, softmax, n, fetch(n));
+  }
+  SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n, Beside beside) const {
+    score(s, n, beside);
     // A branch costs short results more than it saves (b4 h32 s4096 d64 causal on an H200: 678 us
     // without, 715 with it).
     if constexpr (S::walks_twice)
@@ -92,10 +120,16 @@ struct WeightsOfRows {
   // Of tile n.
   SINTER_DEVICE int first_key(int n) const { return band.first_column + n * S::tile_k; }
   // Scores in place of the sums, masked.
-  SINTER_DEVICE void score(Sums& s, int n) const {
+  SINTER_DEVICE void score(Sums& s, int n, Beside& beside) const {
     const int column = first_key(n);
     if constexpr (ScalesHeads<Score>) {
       if (!worth.of_softmax()) s.each([&](int, float& x) { x *= worth.of_head; });
+    } else if constexpr (has_beside) {
+      beside.exchange();
+      s.each([&](int i, float& x) {
+        x = Score::element_beside(args, place_of(s, column, i), score_of_head, x,
+                                  beside.template get<float>(i));
+      });
     } else if constexpr (!Score::plain) {
       each_place(s, column, [&](const Coord& at, float& x) {
         x = Score::element(args, at, score_of_head, x);

@@ -409,6 +409,7 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   e.scores = scores_of(spec);
   e.weight = without_index(spec, AttentionSpec::e).attention().weight;
   e.by_warps = runs_by_warps(spec, e.scores, plan.spec, device);
+  if (a.sequences.count == 0) e.neighbours = load_of_neighbours(e.scores);
   e.wide = !e.by_warps && is_wide(spec);
   if ((a.sequences.count > 0 || a.parts >= 0) && (e.wide || e.by_warps)) return {};
   // The sums by which weights are divided are those of all keys, and of these alone.
@@ -446,6 +447,7 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
       own.values_in_keys != decided.values_in_keys || own.n_fastest != decided.n_fastest ||
       own.attention.splits != decided.attention.splits ||
       (own.attention.parts >= 0) != (decided.attention.parts >= 0) ||
+      (decided.neighbours >= 0 && own.neighbours != decided.neighbours) ||
       own.part_rows != decided.part_rows || own.share_lanes != decided.share_lanes ||
       own.key_blocks != decided.key_blocks || own.alternating != decided.alternating ||
       (own.part_rows > 0 && own.tile_q != decided.tile_q) ||

@@ -11,13 +11,14 @@
 namespace sinter {
 
 struct AttentionConfig : Launch {
-  KernelSpec scores;            // the first product: over (batch, m, n, d), its body is the score
-  Body weight;                  // over the same domain
-  BoxedOperand q, k, v;         // by warps: no boxes, but port, type and pages
-  AttentionSpec attention;      // what is left of the family's own: band, ports, scale, group
-  bool by_warps = false;        // attention_forward_mma.cuh; else by warpgroups
-  bool wide = false;            // attention_forward_wide.cuh: two consumers share 64 rows
-  bool scales_heads = false;    // of f8: scores are their sums times a number of the head
+  KernelSpec scores;          // the first product: over (batch, m, n, d), its body is the score
+  Body weight;                // over the same domain
+  BoxedOperand q, k, v;       // by warps: no boxes, but port, type and pages
+  AttentionSpec attention;    // what is left of the family's own: band, ports, scale, group
+  bool by_warps = false;      // attention_forward_mma.cuh; else by warpgroups
+  bool wide = false;          // attention_forward_wide.cuh: two consumers share 64 rows
+  bool scales_heads = false;  // of f8: scores are their sums times a number of the head
+  int neighbours = -1;        // statement of the score that loads eight neighbouring keys' numbers
   bool values_in_keys = false;  // wide: v is the first columns of k, which is loaded alone
   int consumers = 2;            // warpgroups of 64 rows
   int tile_q = 128;             // rows

@@ -93,6 +93,28 @@ Body unrounded(Body weight) {
   return weight;
 }
 
+int load_of_neighbours(const KernelSpec& scores) {
+  constexpr std::int64_t kTogether = 8;
+  const ContractionSpec& c = scores.contraction();
+  const auto& body = scores.body.statements;
+  if (scores.extent[c.first_n()] % kTogether != 0) return -1;
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    const Statement& s = body[i];
+    if (s.kind != StatementKind::load || s.arithmetic != DataType::f32 || !s.args.empty()) continue;
+    const KernelPort& p = scores.ports[static_cast<std::size_t>(s.port)];
+    const std::int64_t bytes = info(p.type).bytes, step = bytes == 1 ? kTogether : 16 / bytes;
+    const Access& a = p.access;
+    if (bytes > 4 || p.alignment < 16 || a.offset % step != 0 || !a.windows.empty() ||
+        !a.via.empty() || a.stride[c.first_n()] != 1)
+      continue;
+    bool aligned = true;
+    for (int j = 0; j < a.stride.size(); ++j)
+      aligned = aligned && (j == c.first_n() || scores.extent[j] == 1 || a.stride[j] % step == 0);
+    if (aligned) return static_cast<int>(i);
+  }
+  return -1;
+}
+
 PartOfKeys part_of_keys(const AttentionConfig& e, std::int64_t width) {
   constexpr int kFewRows = 16, kThreads = 128;
   const bool by_rows = e.consumers == 1 && e.part_rows <= kFewRows;

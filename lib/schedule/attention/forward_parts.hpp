@@ -33,6 +33,10 @@ void set_swizzled_lines(BoxedOperand& o, int rows, int k);
 // Whether a weight's body ends with a rounding to 16 bits, which sees the weight divided by its
 // row's sum: then the kernel walks over the keys twice, first for the sums (WalksTwice in
 // codegen/device/family/attention_forward_tiles.cuh). Else weights are rounded as they come, and
+// The load of a score's body that threads take for eight neighbouring keys at once: they lie
+// together, and begin where a load of 16 bytes (8 of one-byte types) may; -1: there is none.
+int load_of_neighbours(const KernelSpec& scores);
+
 // the result is divided.
 bool rounds_divided(const Body& weight);
 // What is left of it without the rounding, which is that of the second product's operand; nothing
