@@ -216,7 +216,12 @@ class BandChoice {
       candidates_.emplace_back(all.begin(), all.end());
       for (std::size_t j = 0; j < own_.size(); ++j) own_[j] += t.microseconds[first + j];
     }
-    for (std::size_t p = 0; p < trials_.size(); ++p) taken_[p] = {candidates_[p].front()};
+    const std::vector<double> alone(own_.size(), 0);
+    for (std::size_t p = 0; p < trials_.size(); ++p)  // those that are right for the most rows
+      taken_[p] = {*std::min_element(candidates_[p].begin(), candidates_[p].end(),
+                                     [&](std::size_t a, std::size_t b) {
+                                       return losses(p, {a}, alone) < losses(p, {b}, alone);
+                                     })};
     improve();
     std::size_t count = trials_.size();
     while (count++ < kMostEach * trials_.size() && slowest() > kSlower && add()) improve();
