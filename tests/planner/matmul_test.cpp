@@ -408,7 +408,7 @@ TEST_CASE("operands of different types are converted to one that holds both") {
   }
 }
 
-TEST_CASE("operands that lie apart are copied; tf32 across what wgmma reads, by threads") {
+TEST_CASE("operands that lie apart, or across what the engine multiplies, are copied") {
   for (const bool tf32_across : {false, true}) {
     auto g = Shared<Graph>::make(
         GraphOptions{.io = tf32_across ? f32 : bf16, .compute = tf32_across ? tf32 : f32});
@@ -421,11 +421,23 @@ TEST_CASE("operands that lie apart are copied; tf32 across what wgmma reads, by 
                               .stride = tf32_across ? Dims{40, 1} : Dims{1, 2224}});
     g->output(matmul(x, w), "y");
     const auto p = for_sm_90a(*g);
-    REQUIRE(families(p) == (tf32_across ? kAlone : kOneFirst));
+    REQUIRE(families(p) == kOneFirst);
+    CHECK(plan_wgmma(p.kernels[1], device_model("sm_90a"), {}));
+    check_values(*g);
+  }
+}
+
+TEST_CASE("threads read tf32 that lies across k; of large products it is copied") {
+  for (const bool large : {false, true}) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = f32, .compute = tf32});
+    const auto x = g->tensor({.name = "x", .dim = {large ? 7000 : 197, 1152}}),
+               w = g->tensor({.name = "w", .dim = {1152, 5120}});
+    g->output(matmul(x, w), "y");
+    const auto p = for_sm_90a(*g);
+    CHECK(families(p) == (large ? kOneFirst : kAlone));
     const auto plan = plan_wgmma(p.kernels.back(), device_model("sm_90a"), {});
     REQUIRE(plan);
-    CHECK(plan->engine.a.k_fastest != tf32_across);  // columns that lie together are on the left
-    check_values(*g);
+    CHECK(plan->engine.a.k_fastest == large);  // columns that lie together are on the left
   }
 }
 

@@ -407,7 +407,13 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
   const ContractionSpec* const c = spec.as_contraction();
   const bool candidate =
       state.device().has_wgmma && c && c->k() == 1 && !c->chained() && !reads_joined_indices(spec);
-  if (!candidate || schedule_kernel(spec, state.context()).wgmma()) return {std::move(spec)};
+  if (!candidate) return {std::move(spec)};
+  // Rows of 32 bits that threads read are for products that wait for memory.
+  const auto by_wgmma = [&](const KernelSpec& kernel, bool by_threads) {
+    const ScheduledKernel k = schedule_kernel(kernel, state.context());
+    return k.wgmma() && (by_threads || k.wgmma()->operand_bytes != 4 || k.wgmma()->a.k_fastest);
+  };
+  if (by_wgmma(spec, false)) return {std::move(spec)};
   const OperandPlace a{0, c->first_m(), c->m}, b{1, c->first_n(), c->n};
   // Integers that stay integers are multiplied and summed as such.
   const DataType held_a = held_type(spec, c->a().body), held_b = held_type(spec, c->b().body);
@@ -440,7 +446,7 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
                          kStoreAsMultiplied});
       kernels.push_back(std::move(first));
     }
-    if (!schedule_kernel(contraction, state.context()).wgmma()) continue;
+    if (!by_wgmma(contraction, true)) continue;
     us += choose_depth_parts(contraction, state.context()).microseconds;
     if (us > fused) continue;
     for (auto& r : reasons) {
