@@ -237,7 +237,11 @@ void print_attention_products(TextWriter& out, const AttentionConfig& e,
   if (e.wide)
     for (const int columns : own_columns(width)) add(columns);
   else if (!held)
-    add(whole);
+    shapes.push_back(whole);
+  if (!e.wide) {
+    out.line("SINTER_WGMMA_NAMED({}, f32)", e.tile_k);
+    shapes.erase(shapes.begin());
+  }
   for (const std::int64_t columns : shapes) out.line("SINTER_WGMMA({}, f32)", columns);
   if (held) out.line("SINTER_WGMMA_HELD({})", whole);
 }

@@ -271,7 +271,7 @@ TEST_CASE("attention passes over tiles of keys: the emulator finds what is left 
        "      release_v();\n",
        ""},
       // And of the loop itself: what waits for products, and for the other consumer's turn.
-      {kForward, "      wgmma::wait<1>(s);\n", ""},
+      {kForward, "      wgmma::wait<1>();\n", ""},
       {kForward, "      wgmma::wait<0>(sums.multiplied(), weights);\n", ""},
       {kForward, "        release_v();\n        if constexpr (!sums_apart) scale_sums();\n",
        "        release_v();\n"},

@@ -96,6 +96,10 @@ struct HostNamedInstruction {
   static void declare() {
     std::memset(sums<set>(), 0xff, sizeof(Sum) * count);
   }
+  template <class Text, int set>
+  static void run(unsigned long long a, unsigned long long b, bool keep) {
+    HostInstruction<columns, Sum>::template run<Text>(sums<set>(), a, b, keep);
+  }
   template <class Text, int set, int step_a, int step_b, int steps>
   static void run_steps(unsigned long long a, unsigned long long b, bool keep) {
     for (int i = 0; i < steps; ++i)
@@ -174,6 +178,14 @@ struct HostHeldInstruction : HostNamedInstruction<columns, float> {
   template <int set>
   static void scale(float f0, float f1) {
     for (int i = 0; i < columns / 2; ++i) Named::template sums<set>()[i] *= i / 2 % 2 ? f1 : f0;
+  }
+  template <int set>
+  static void largest(float& m0, float& m1) {
+    for (int i = 0; i < columns / 2; ++i) {
+      const float sum = Named::template sums<set>()[i];
+      float& most = i / 2 % 2 ? m1 : m0;
+      if (sum > most || sum != sum) most = sum;
+    }
   }
   template <class Text, int set>
   static void run(const unsigned (&a)[4], unsigned long long b) {

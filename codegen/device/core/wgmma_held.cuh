@@ -40,6 +40,29 @@ SINTER_DEVICE void scale_named(float f0, float f1) {
   if constexpr (fours > 2) scale_named<set, first + 8, fours - 2>(f0, f1);
 }
 
+// The largest of m0 and the first two of each of `fours` times four registers, of m1 and the
+// others; NaN where one of them is; four fours a statement.
+template <int set, int first, int fours>
+SINTER_DEVICE void largest_named(float& m0, float& m1) {
+#define SINTER_LARGER(m, j, four) "max.NaN.f32 " m ", " m ", s%2_" four "_" j "; "
+#define SINTER_FOUR_LARGER(four) \
+  SINTER_LARGER("%0", "0", four) \
+  SINTER_LARGER("%1", "2", four) SINTER_LARGER("%0", "1", four) SINTER_LARGER("%1", "3", four)
+  static_assert(first % 4 == 0);
+  constexpr int now = fours >= 4 ? 4 : 1;
+  if constexpr (now == 4)
+    asm volatile(SINTER_FOUR_LARGER("%3") SINTER_FOUR_LARGER("%4") SINTER_FOUR_LARGER("%5")
+                     SINTER_FOUR_LARGER("%6")
+                 : "+f"(m0), "+f"(m1)
+                 : "n"(set), "n"(first / 4), "n"(first / 4 + 1), "n"(first / 4 + 2),
+                   "n"(first / 4 + 3));
+  else
+    asm volatile(SINTER_FOUR_LARGER("%3") : "+f"(m0), "+f"(m1) : "n"(set), "n"(first / 4));
+#undef SINTER_FOUR_LARGER
+#undef SINTER_LARGER
+  if constexpr (fours > now) largest_named<set, first + 4 * now, fours - now>(m0, m1);
+}
+
 }  // namespace sinter::wgmma
 
 #define SINTER_WGMMA_HELD(columns)                                     \
@@ -61,6 +84,10 @@ SINTER_DEVICE void scale_named(float f0, float f1) {
     template <int set>                                                                          \
     static SINTER_DEVICE void scale(float f0, float f1) {                                       \
       sinter::wgmma::scale_named<set, 0, columns / 8>(f0, f1);                                  \
+    }                                                                                           \
+    template <int set>                                                                          \
+    static SINTER_DEVICE void largest(float& m0, float& m1) {                                   \
+      sinter::wgmma::largest_named<set, 0, columns / 8>(m0, m1);                                \
     }                                                                                           \
     /* Adds what 32 bytes of k give. */                                                         \
     template <class Text, int set>                                                              \

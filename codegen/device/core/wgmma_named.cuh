@@ -171,6 +171,14 @@ struct NamedRegisters {
     static SINTER_DEVICE void declare() {                                                          \
       asm volatile(".reg ." #sum " " list ";" ::"n"(set));                                         \
     }                                                                                              \
+    /* For 32 bytes of k. */                                                                       \
+    template <class Text, int set>                                                                 \
+    static SINTER_DEVICE void run(unsigned long long a, unsigned long long b, bool keep) {         \
+      asm volatile(                                                                                \
+          "{.reg .pred keep; setp.ne.b32 keep, %3, 0; " SINTER_ONE_WGMMA(                          \
+              columns, sum, list, "%1", "%2", "keep", "%4", "%5", "%6", "%7") "}" ::"n"(set),      \
+          "l"(a), "l"(b), "r"(static_cast<int>(keep)), SINTER_WGMMA_STRINGS);                      \
+    }                                                                                              \
     /* For `steps` times 32 bytes of k, at most 4. Operands lie `step_a` and `step_b` further each \
        time, in units of 16 bytes. */                                                              \
     template <class Text, int set, int step_a, int step_b, int steps>                              \

@@ -66,6 +66,10 @@ struct Accumulator {
   }
 };
 
+// Sums in registers that C++ does not see (engine/held_accumulator.cuh).
+template <class Sums>
+concept HeldByName = Sums::held;
+
 // ---- rows: each thread has two, number 0 (register i with i / 2 % 2 == 0) and number 1
 
 // What a row's lanes make of their own values by `join`, the same in all four.

@@ -10,6 +10,7 @@ template <int columns_, int set>
 struct HeldAccumulator {
   using Instruction = wgmma::HeldInstruction<columns_>;
   static constexpr int columns = columns_, count = columns / 2;
+  static constexpr bool held = true;
   static_assert(columns % 16 == 0);
 
   // Once a kernel, at its start.
@@ -22,6 +23,17 @@ struct HeldAccumulator {
   SINTER_DEVICE void get(Accumulator<float, columns>& sums) const {
     Instruction::template get<set, 0, count / 4>(sums.at);
   }
+  // The larger of a number and all sums of each of the thread's two rows; NaN where one is.
+  SINTER_DEVICE void largest(float (&rows)[2]) const {
+    Instruction::template largest<set>(rows[0], rows[1]);
+  }
+  // `count` times sixteen columns, from register `first` on, rounded, to lines as
+  // hopper::put_blocks has them.
+  template <class Number, int first, int count>
+  SINTER_DEVICE void put_blocks(const unsigned* lines) const {
+    Instruction::template put_blocks<wgmma::BlocksText<Number, false>, set, first, count>(lines);
+  }
+  static SINTER_DEVICE int row(int i) { return Accumulator<float, columns>::row(i); }
   // Adds `a` times B's tile: `Product` is the Mma of both.
   template <class Product, class TileB, class A, int depth>
   SINTER_DEVICE void add_product(const OperandFragment<A, depth>& a, unsigned long long b) const {

@@ -187,14 +187,15 @@ struct Mma {
                     TileB::element == sizeof(typename Types::B),
                 "tiles hold the numbers that are multiplied");
 
+  static constexpr bool fours_lie_evenly = (TileA::major == Major::mn || TileA::swizzle == 128) &&
+                                           (TileB::major == Major::mn || TileB::swizzle == 128);
+
   // `steps`: of 32 bytes of k, where the rest of the tiles is zeros.
   template <int steps = TileA::steps>
   static SINTER_DEVICE void multiply(Sums& sums, unsigned long long a, unsigned long long b,
                                      bool keep) {
     // Where four steps lie evenly, one statement has them.
-    constexpr bool even_a = TileA::major == Major::mn || TileA::swizzle == 128,
-                   even_b = TileB::major == Major::mn || TileB::swizzle == 128;
-    constexpr int at_once = even_a && even_b && steps % 4 == 0 ? 4 : 1;
+    constexpr int at_once = fours_lie_evenly && steps % 4 == 0 ? 4 : 1;
     for_each_number<steps / at_once>([&]<int i>() {
       constexpr int first = i * at_once;
       const unsigned long long from_a = a + TileA::step(first), from_b = b + TileB::step(first);
@@ -205,13 +206,29 @@ struct Mma {
         Instruction::template run<Text>(sums.at, from_a, from_b, keep || i > 0);
     });
   }
-  // To sums that C++ does not see.
+  // To sums that C++ does not see. Four steps a statement.
   template <int steps = TileA::steps, int set>
-  static SINTER_DEVICE void multiply(NamedAccumulator<typename Types::Sum, Shape::columns, set>,
-                                     unsigned long long a, unsigned long long b, bool keep) {
+  static SINTER_DEVICE void multiply(
+      NamedAccumulator<typename Types::Sum, Shape::columns, set> sums, unsigned long long a,
+      unsigned long long b, bool keep) {
     using Named = wgmma::NamedInstruction<Shape::columns, typename Types::Sum>;
-    static_assert(TileA::swizzle == 128 && TileB::swizzle == 128 && TileA::steps == 4);
-    Named::template run_steps<Text, set, TileA::step(1), TileB::step(1), steps>(a, b, keep);
+    for_each_number<(steps + 3) / 4>([&]<int i>() {
+      constexpr int first = i * 4, now = steps - first < 4 ? steps - first : 4;
+      if constexpr (now == 1 || !fours_lie_evenly)
+        for_each_number<now>(
+            [&]<int j>() { multiply_step(sums, a, b, first + j, keep || first + j > 0); });
+      else
+        Named::template run_steps<Text, set, TileA::step(1), TileB::step(1), now>(
+            a + TileA::step(first), b + TileB::step(first), keep || first > 0);
+    });
+  }
+  // The same for one step. `step`: how far its operands lie from the tiles' starts.
+  template <int set>
+  static SINTER_DEVICE void multiply_step(
+      NamedAccumulator<typename Types::Sum, Shape::columns, set>, unsigned long long a,
+      unsigned long long b, int step, bool keep) {
+    using Named = wgmma::NamedInstruction<Shape::columns, typename Types::Sum>;
+    Named::template run<Text, set>(a + TileA::step(step), b + TileB::step(step), keep);
   }
 };
 

@@ -21,8 +21,8 @@
 //
 // A generated file defines
 //
-//   SINTER_WGMMA(tile_k, f32) and SINTER_WGMMA_HELD(e up to 16); of values of f8 SINTER_WGMMA(e up
-//                     to 16, f32), once if they are the same
+//   SINTER_WGMMA_NAMED(tile_k, f32) and SINTER_WGMMA_HELD(e up to 16); of values of f8
+//                     SINTER_WGMMA(e up to 16, f32) in place of this one
 //   struct Config     of the second product, as contraction_wgmma.cuh's: Index, Extent (batch, m of
 //                     two indices, e, n), Accumulator, Sum, threads, unroll, width,
 //                     batch, m, n, k, products = 1, n_fastest; tile_k; stages; heads_together;
@@ -126,7 +126,14 @@ struct OutputSums<S, false> {
   }
   SINTER_DEVICE HeldAccumulator<S::columns, 0>& multiplied() { return all; }
   SINTER_DEVICE void get(typename S::Outputs::Sums& sums) const { all.get(sums); }
+  SINTER_DEVICE void get(HeldAccumulator<S::columns, 0>&) const {}
 };
+// Whether they stay there until results are stored: nothing but that is done with them. It takes
+// the compiler a tenth of its time to see them as values.
+template <class Config, class S, class Bounds, class Rows>
+inline constexpr bool stays_held =
+    Config::store_boxes && !S::transposes_values && Rows::zero_dominates && !SharesKeys<Bounds> &&
+    !DividesKeys<Config> && !joins_statistics<Config>();
 
 // Whether the loop over tiles of keys begins between products, so that there is one text of what
 // becomes of scores: it takes the compiler as long as all products, with bodies longer. Plain
@@ -143,6 +150,7 @@ template <class Config, class S, class Q, class K, class V, class Bounds, class 
           class Rows, class Args>
 class Consumer {
   using Scores = typename S::Scores;
+  using ScoreSums = NamedAccumulator<float, S::tile_k, 1>;
   using Outputs = typename S::Outputs;
   using Weights = OperandFragment<typename S::WeightNumber, S::tile_k>;
   static constexpr bool sums_apart = S::transposes_values;
@@ -179,10 +187,9 @@ class Consumer {
   // The sums of weights times values and what the softmax knows of the rows. `row`: the first.
   // Tiles that rows of other consumers see, but none of these, are passed over. `between` two
   // walks, the softmax is to know all keys of the rows.
-  template <class Between>
-  SINTER_DEVICE void multiply(typename Outputs::Sums& out, RowSoftmax& softmax, Coord c,
-                              const BandOf<S, Bounds>& band, const KeyTiles& tiles, int row,
-                              const Between& between) {
+  template <class Out, class Between>
+  SINTER_DEVICE void multiply(Out& out, RowSoftmax& softmax, Coord c, const BandOf<S, Bounds>& band,
+                              const KeyTiles& tiles, int row, const Between& between) {
     const WeightsOfRows<S, Bounds, Score, Weight, Args> weights_of(args_, c, band, row);
     const KeyTiles& own = weights_of.own;
     const bool whole = !sees_less;
@@ -204,7 +211,7 @@ class Consumer {
     typename Scores::Sums s;
     Weights weights{};
     SumsOfOutputs sums;
-    sums.clear();
+    if constexpr (!HeldByName<Out>) sums.clear();
     const auto scale_sums = [&] {
       if (softmax.outgrown) sums.scale(softmax.worth);
     };
@@ -215,9 +222,10 @@ class Consumer {
       if (n - step < begin) release_q();
     };
     pipe_k_.wait(state_k_);
-    wgmma::fence(s);
-    issue_scores(s);
-    wgmma::wait<0>(s);
+    wgmma::fence();
+    issue_scores();
+    wgmma::wait<0>();
+    get_scores(s);
     take_scores();
     // Weights of the scores; `later`: those of the tile before are being multiplied.
     const auto weigh = [&](auto later) {
@@ -236,14 +244,15 @@ class Consumer {
       beside = weights_of.fetch(n);
       pipe_k_.wait(state_k_);
       turns_.wait();
-      wgmma::fence(s);
-      issue_scores(s);
+      wgmma::fence();
+      issue_scores();
       if constexpr (sums_apart) sums.add_tile(), scale_sums();
       pipe_v_.wait(state_v_);
       clear_past_end(band, n + step);
       issue_outputs(sums, weights);
       turns_.pass();
-      wgmma::wait<1>(s);
+      wgmma::wait<1>();
+      get_scores(s);
       take_scores();
     };
     if constexpr (!one_text<S, Score, Weight>) {
@@ -298,9 +307,10 @@ class Consumer {
     for (int n = end - 1; n >= begin; --n) {
       const auto beside = weights_of.fetch(n);
       pipe_k_.wait(state_k_);
-      wgmma::fence(s);
-      issue_scores(s);
-      wgmma::wait<0>(s);
+      wgmma::fence();
+      issue_scores();
+      wgmma::wait<0>();
+      get_scores(s);
       release_k();
       weights_of.look(s, softmax, n, beside);
     }
@@ -321,9 +331,13 @@ class Consumer {
       release_v();
     }
   }
-  SINTER_DEVICE void issue_scores(typename Scores::Sums& s) const {
-    Scores::template multiply<S::steps>(s, q_, k_ + state_k_.stage * (S::TileK::bytes / 16), false);
+  SINTER_DEVICE void issue_scores() const {
+    Scores::template multiply<S::steps>(ScoreSums{}, q_,
+                                        k_ + state_k_.stage * (S::TileK::bytes / 16), false);
     wgmma::commit();
+  }
+  static SINTER_DEVICE void get_scores(typename Scores::Sums& s) {
+    ScoreSums{}.template get<0, S::tile_k / 8>(s.at);
   }
   SINTER_DEVICE void issue_outputs(SumsOfOutputs& sums, Weights& weights) const {
     wgmma::fence(sums.multiplied(), weights);
@@ -362,6 +376,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
   const SharedMemory memory;
   const unsigned shared = memory.address;
   OutputSums<S, S::transposes_values>::declare();
+  NamedAccumulator<float, S::tile_k, 1>::declare();
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   if (threadIdx.x == 0) {
     Q::prefetch(args), K::prefetch(args), V::prefetch(args);
@@ -414,7 +429,9 @@ SINTER_DEVICE void run_forward(const Args& args) {
       row = tile.row + (warpgroup - 1) * 64;
     }
     KeyTiles keys = tiles.keys(band, tile);
-    typename S::Outputs::Sums out;
+    Choice<stays_held<Config, S, Bounds, Rows>, HeldAccumulator<S::columns, 0>,
+           typename S::Outputs::Sums>
+        out;
     RowSoftmax softmax;
     // What the warpgroup has to itself of shared memory, and of scores, in powers of two.
     float* const own_slab = (&slab - warp % 4)->at;

@@ -151,15 +151,25 @@ SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab
       for (int pair = 0; pair < pairs; ++pair) begin(), fill_again(pair), leave(pair);
       return;
     }
-  const auto packed = to_operand<Number>(out);
+  const auto packed = [&] {
+    if constexpr (HeldByName<Sums>)
+      return 0;
+    else
+      return to_operand<Number>(out);
+  }();
   for_each_number<pairs>([&]<int pair>() {
     begin();
-    constexpr int first = pair * 8, left = OperandFragment<Number, Sums::columns>::steps - first,
+    constexpr int first = pair * 8, left = Sums::columns / 16 - first,
                   steps = left < 8 ? left : 8;  // of 16 columns
-    for_each_number<steps>([&]<int i>() {
-      hopper::put_blocks(to + i / 4 * box + line * 128 + ((i % 4 * 2 + lane / 16) ^ line % 8) * 16,
-                         packed.at[first + i]);
-    });
+    unsigned lines[steps];
+#pragma unroll
+    for (int i = 0; i < steps; ++i)
+      lines[i] = to + i / 4 * box + line * 128 + ((i % 4 * 2 + lane / 16) ^ line % 8) * 16;
+    if constexpr (HeldByName<Sums>) {
+      out.template put_blocks<Number, first * 8, steps>(lines);
+    } else {
+      for_each_number<steps>([&]<int i>() { hopper::put_blocks(lines[i], packed.at[first + i]); });
+    }
     if constexpr (pairs == 1)
       if (again) fill_again(pair);
     leave(pair);
@@ -261,14 +271,25 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
   typename S::P::Coord at;
   S::P::set_batch(at, tile.entry + tile.split * S::entries);
   const float worth = worth_of_results<S, Body>(args, at);
-  // Without branches: one compare, multiply and select each.
   bool is_nan[2] = {};
-  out.each([&](int e, float& x) {
-    const int r = e / 2 % 2;
-    const float result = x * of_sums[r] * (worth * RowSoftmax::unit<S::headroom>);
-    x = factor[r] == 0.0f ? 0.0f : result;
-    if constexpr (Rows::zero_dominates) is_nan[r] = is_nan[r] | (x != x);
-  });
+  if constexpr (HeldByName<Sums>) {
+    // A row that sees nothing, whose factor is 0, is taken again if that makes NaN: as zeros.
+    static_assert(S::headroom == 0 && Rows::zero_dominates);
+    out.scale(of_sums);
+    if constexpr (requires { typename Body::OfHead; }) out.scale({worth, worth});
+    float most[2] = {minus_infinity(), minus_infinity()};
+    out.largest(most);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) is_nan[r] = most[r] != most[r];
+  } else {
+    // Without branches: one compare, multiply and select each.
+    out.each([&](int e, float& x) {
+      const int r = e / 2 % 2;
+      const float result = x * of_sums[r] * (worth * RowSoftmax::unit<S::headroom>);
+      x = factor[r] == 0.0f ? 0.0f : result;
+      if constexpr (Rows::zero_dominates) is_nan[r] = is_nan[r] | (x != x);
+    });
+  }
   // Some result is NaN though its row's weights are numbers, or some row's are others.
   const bool others = (is_nan[0] & (factor[0] == factor[0])) |
                       (is_nan[1] & (factor[1] == factor[1])) | with_hidden[0] | with_hidden[1];
