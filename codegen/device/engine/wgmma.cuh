@@ -143,6 +143,20 @@ SINTER_DEVICE void fence(Held&... held) {
 }
 // Ends a group of products.
 SINTER_DEVICE void commit() { hopper::multiply_commit(); }
+// f(i) issues what step i of k multiplies, of `steps`: each a group of its own, filled up to
+// `groups` by empty ones. A loop has one text of an instruction, each of which takes the assembler
+// as long as hundreds of others; products may be in flight across its end where each turn's are a
+// group.
+template <int steps, int groups = steps, class F>
+SINTER_DEVICE void commit_each(const F& f) {
+#pragma unroll 1
+  for (int i = 0; i < steps; ++i) {
+    f(i);
+    commit();
+  }
+#pragma unroll
+  for (int i = steps; i < groups; ++i) commit();
+}
 // All but the newest `groups` are finished; `held`: what they read and wrote, and is used from
 // here.
 template <int groups, class... Held>
