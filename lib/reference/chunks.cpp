@@ -1,6 +1,6 @@
 // How many parts there are is decided from what is alive at a time when each tensor is whole;
 // cutting along leading axes keeps a batch entry or an attention head together.
-#include "reference/slabs.hpp"
+#include "reference/chunks.hpp"
 
 #include <algorithm>
 
@@ -30,26 +30,26 @@ void store_block(const Graph& graph, TensorId tensor, const Block& block, void* 
 }
 
 // Cuts a tensor in up to n parts along its leading axes.
-std::vector<Box> slabs_of(const Dims& dim, std::int64_t n) {
-  std::vector<Box> slabs{Box::whole(dim)};
+std::vector<Box> chunks_of(const Dims& dim, std::int64_t n) {
+  std::vector<Box> chunks{Box::whole(dim)};
   for (int axis = 0; axis < dim.size(); ++axis) {
-    const auto have = static_cast<std::int64_t>(slabs.size());
+    const auto have = static_cast<std::int64_t>(chunks.size());
     const std::int64_t parts = std::min(dim[axis], n / have);
     if (parts < 2) continue;
     std::vector<Box> finer;
-    for (const Box& slab : slabs)
+    for (const Box& chunk : chunks)
       for (std::int64_t i = 0; i < parts; ++i) {
-        finer.push_back(slab);
+        finer.push_back(chunk);
         finer.back().set(axis, dim[axis] * i / parts, dim[axis] * (i + 1) / parts);
       }
-    slabs = std::move(finer);
+    chunks = std::move(finer);
   }
-  return slabs;
+  return chunks;
 }
 
 }  // namespace
 
-std::int64_t slabs_needed(const Graph& graph) {
+std::int64_t chunks_needed(const Graph& graph) {
   constexpr double budget = 0x1p31;  // bytes
   constexpr std::int64_t most = 4096;
   std::vector<int> readers(graph.tensors().size());
@@ -71,7 +71,7 @@ std::int64_t slabs_needed(const Graph& graph) {
   return std::min(most, static_cast<std::int64_t>(std::min(peak / budget, 1e6)) + 1);
 }
 
-Status evaluate_in_slabs(const Graph& graph, const HostPointers& memory, std::int64_t slabs) {
+Status evaluate_in_chunks(const Graph& graph, const HostPointers& memory, std::int64_t chunks) {
   std::vector<std::pair<TensorId, std::vector<Box>>> outputs;
   std::size_t rounds = 0;
   for (std::size_t i = 0; i < graph.tensors().size(); ++i) {
@@ -85,7 +85,7 @@ Status evaluate_in_slabs(const Graph& graph, const HostPointers& memory, std::in
       d.tensor = graph.label(t);
       return d;
     }
-    outputs.emplace_back(t, slabs_of(desc.dim, slabs));
+    outputs.emplace_back(t, chunks_of(desc.dim, chunks));
     rounds = std::max(rounds, outputs.back().second.size());
   }
   for (std::size_t i = 0; i < rounds; ++i) {

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "reference/chunks.hpp"
 #include "reference/engine.hpp"
-#include "reference/slabs.hpp"
 
 namespace sinter {
 namespace {
@@ -111,7 +111,7 @@ Result<std::vector<std::vector<Judged>>> judge_elements(const Graph& graph,
 
 Status evaluate(const Graph& lowered, const HostPointers& memory) {
   try {
-    return reference::evaluate_in_slabs(lowered, memory, reference::slabs_needed(lowered));
+    return reference::evaluate_in_chunks(lowered, memory, reference::chunks_needed(lowered));
   } catch (const std::bad_alloc&) {
     return out_of_memory(lowered);
   } catch (const std::length_error&) {

@@ -54,7 +54,7 @@ struct Packing {
 
 // Of shared memory, that a warp's epilogue of a contraction on tensor cores takes: struct
 // EpilogueTile of codegen/device/family/contraction_epilogue_tile.cuh.
-inline constexpr int kSlabBytes = 16 * 64 * 4;
+inline constexpr int kEpilogueTileBytes = 16 * 64 * 4;
 
 inline constexpr int kMoveBytes = 16;  // the most that one instruction moves
 inline constexpr int kNarrowMove = 2;  // bytes, too few at once to keep memory busy

@@ -184,7 +184,7 @@ paged_attention("attention_paged_shared_keys", hk=1, hv=4, sq=20, d=32, page=8, 
 paged_attention("attention_paged_computed_queries", d=64, dv=64, page=8, pages=3, blocks=7, computed=True)
 
 
-# Heads of more than 256 elements: two consumers share 64 rows. Results of an even number of slabs of 64 columns and of
+# Heads of more than 256 elements: two consumers share 64 rows. Results of an even number of panels of 64 columns and of
 # odd ones; tiles of 64, 48, 32 keys; none, one, few, many of them.
 attention("wide_plain", b=1, hq=2, hk=2, sq=70, skv=130, d=320, dv=320, attn_scale=0.06)
 attention("wide_causal_stats", b=1, hq=2, hk=1, sq=130, skv=130, d=512, dv=512, attn_scale=0.05, causal_mask=True,

@@ -59,7 +59,8 @@ void deep_product(Graph& g) {
   const auto b = g.tensor({.name = "b", .dim = {1, 2048, 64}, .stride = {131072, 1, 2048}});
   g.output(matmul(a, b), "c");
 }
-// Its k is divided among five blocks of a cluster, of which the last has no slab to finish.
+// Its k is divided among five blocks of a cluster, of which the last has no epilogue tile to
+// finish.
 const Tuning kInParts{{{"bf16 x bf16, batch 1, m 128, n 64, k 2048, 2 bytes a result",
                         "64x16 by 1 together, cluster 1x1, split 5, stages 16, group 8"}}};
 

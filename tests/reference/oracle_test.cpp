@@ -7,10 +7,10 @@
 #include <set>
 
 #include "lower/lower.hpp"
+#include "reference/chunks.hpp"
 #include "reference/element.hpp"
 #include "reference/reference.hpp"
 #include "reference/samples.hpp"
-#include "reference/slabs.hpp"
 #include "sinter/json.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
@@ -126,15 +126,15 @@ void check_outputs(const Json& c, const Loaded& l) {
 
 }  // namespace
 
-TEST_CASE("the CPU backend gives the oracle's results, whole and slab by slab",
+TEST_CASE("the CPU backend gives the oracle's results, whole and chunk by chunk",
           "[reference][oracle]") {
   for (const Json& c : cases()) {
     const std::string name = c.at("name");
     DYNAMIC_SECTION(name) {
-      for (const std::int64_t slabs : {1, 5}) {
+      for (const std::int64_t chunks : {1, 5}) {
         Loaded l = load(c);
         const Status done =
-            reference::evaluate_in_slabs(*l.lowered.graph, l.memory.pointers, slabs);
+            reference::evaluate_in_chunks(*l.lowered.graph, l.memory.pointers, chunks);
         INFO((done ? "" : done.error().message()));
         REQUIRE(done);
         check_outputs(c, l);

@@ -1,13 +1,13 @@
 // A tile of an operand in shared memory, as tensor maps with a swizzle leave it and wgmma reads it.
 //
 // Major::k: k is fastest in memory. A line of `swizzle` bytes of k for every m or n; where there is
-// more of k, the next lines form another slab. Major::mn: m or n is fastest. A line of `swizzle`
-// bytes of m or n for every k, and further slabs for more of m or n. Within a line, its pieces of
+// more of k, the next lines form another panel. Major::mn: m or n is fastest. A line of `swizzle`
+// bytes of m or n for every k, and further panels for more of m or n. Within a line, its pieces of
 // 16 bytes are exchanged by the number of the line: piece p lies at p xor (line % 8) (128 bytes),
 // line / 2 % 4 (64), line / 4 % 2 (32). A tile starts at a multiple of eight lines.
 //
 // Tiles may be views of lines that hold more: `pitch` lines from each eight to the next, and, with
-// m or n fastest, `slab_pitch` lines from slab to slab. Both are offsets of addresses for wgmma,
+// m or n fastest, `panel_pitch` lines from panel to panel. Both are offsets of addresses for wgmma,
 // as is the start, which may then be any line: the swizzle goes by addresses.
 #pragma once
 #include "sinter/device/core/device.cuh"
@@ -18,7 +18,7 @@ enum class Major { k, mn };
 
 // `extent` rows of A or columns of B; `depth` elements of k.
 template <class Number_, Major major_, int extent_, int depth_, int swizzle_ = 128, int pitch_ = 8,
-          int slab_pitch_ = 0>
+          int panel_pitch_ = 0>
 struct SharedTile {
   using Number = Number_;
   static constexpr Major major = major_;
@@ -29,19 +29,19 @@ struct SharedTile {
                 "wgmma reads operands whose m or n is fastest only of 16 bits, threads of 32");
   static constexpr int fastest = major == Major::k ? depth : extent,
                        lines = major == Major::k ? extent : depth;
-  static constexpr int slabs = fastest * element / swizzle,
-                       slab_bytes = (slab_pitch_ > 0 ? slab_pitch_ : lines) * swizzle,
-                       bytes = slabs * slab_bytes;
+  static constexpr int panels = fastest * element / swizzle,
+                       panel_bytes = (panel_pitch_ > 0 ? panel_pitch_ : lines) * swizzle,
+                       bytes = panels * panel_bytes;
   static_assert(fastest * element % swizzle == 0, "a tile has whole lines");
   static_assert(lines % 8 == 0, "a tile has a multiple of eight lines");
   static_assert(depth * element % 32 == 0, "a tile has a multiple of 32 bytes of k");
   // Of 32 bytes of k each.
-  static constexpr int steps = depth * element / 32, steps_in_slab = swizzle / 32;
+  static constexpr int steps = depth * element / 32, steps_in_panel = swizzle / 32;
 
-  // Bits 0 to 13: the address; 16 to 29: from slab to slab (m or n fastest); 32 to 45: from eight
+  // Bits 0 to 13: the address; 16 to 29: from panel to panel (m or n fastest); 32 to 45: from eight
   // lines to the next; 62, 63: the swizzle. All in units of 16 bytes.
   static SINTER_DEVICE unsigned long long descriptor(unsigned shared) {
-    constexpr unsigned long long leading = major == Major::k ? 16 : slab_bytes,
+    constexpr unsigned long long leading = major == Major::k ? 16 : panel_bytes,
                                  stride = pitch * swizzle,
                                  kind = swizzle == 128  ? 1
                                         : swizzle == 64 ? 2
@@ -52,17 +52,18 @@ struct SharedTile {
   // How far step `i` of k lies from the start, in units of 16 bytes: to be added to the descriptor.
   static constexpr SINTER_DEVICE int step(int i) {
     if (major == Major::mn) return i * (32 / element) / 8 * pitch * swizzle / 16;
-    return i / steps_in_slab * (slab_bytes / 16) + i % steps_in_slab * 2;
+    return i / steps_in_panel * (panel_bytes / 16) + i % steps_in_panel * 2;
   }
   // Where `count` rows or columns further a tile of the same kind starts, in bytes.
   static constexpr SINTER_DEVICE int further(int count) {
-    return major == Major::k ? count / 8 * pitch * swizzle : count * element / swizzle * slab_bytes;
+    return major == Major::k ? count / 8 * pitch * swizzle
+                             : count * element / swizzle * panel_bytes;
   }
   // Where an element lies, in bytes from the start; for threads that write a tile themselves.
   static SINTER_DEVICE int place(int mn, int k) {
-    static_assert(pitch == 8 && slab_pitch_ == 0, "lines of a view lie elsewhere");
+    static_assert(pitch == 8 && panel_pitch_ == 0, "lines of a view lie elsewhere");
     const int along = (major == Major::k ? k : mn) * element, line = major == Major::k ? mn : k;
-    const int byte = along / swizzle * slab_bytes + line * swizzle + along % swizzle;
+    const int byte = along / swizzle * panel_bytes + line * swizzle + along % swizzle;
     constexpr int pieces = swizzle / 16;
     return byte ^ (byte >> 7 & (pieces - 1)) << 4;
   }

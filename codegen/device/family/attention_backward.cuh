@@ -175,7 +175,7 @@ class BackwardConsumer {
 #pragma unroll
     for (int j = 0; j < Weights::steps; ++j)
       hopper::put_blocks(
-          line_ + half * S::TileDS::bytes + j / 4 * S::TileDS::slab_bytes + (piece_ ^ j % 4 * 32),
+          line_ + half * S::TileDS::bytes + j / 4 * S::TileDS::panel_bytes + (piece_ ^ j % 4 * 32),
           ds.at[j]);
     hopper::fence_async_proxy();
   }
@@ -273,7 +273,7 @@ class BackwardConsumer {
     const auto rounded = to_operand<Number>(widened(sums));
 #pragma unroll
     for (int j = 0; j < rounded.steps; ++j)
-      hopper::put_blocks(line + j / 4 * Tile::slab_bytes + (piece_ ^ j % 4 * 32), rounded.at[j]);
+      hopper::put_blocks(line + j / 4 * Tile::panel_bytes + (piece_ ^ j % 4 * 32), rounded.at[j]);
     hopper::fence_async_proxy();
     stages_.template wait_at_mine<kOneConsumer, 128>();
   }
@@ -288,20 +288,20 @@ class BackwardConsumer {
       const int lines = band_.band.columns - key_;
       if (lines < 64) {
 #pragma unroll
-        for (int slab = 0; slab < Tile::slabs; ++slab)
+        for (int panel = 0; panel < Tile::panels; ++panel)
           stages_.template store_lines_of<Result, width>(args_, c_,
                                                          static_cast<int>(tile - shared_) +
                                                              Tile::further(consumer_ * 64) +
-                                                             slab * Tile::slab_bytes,
-                                                         slab * 64, key_, lines);
+                                                             panel * Tile::panel_bytes,
+                                                         panel * 64, key_, lines);
         return;
       }
     }
     if (threadIdx.x % 128 != 0) return;
 #pragma unroll
-    for (int slab = 0; slab < Tile::slabs; ++slab)
-      Result::store(args_, c_, key_, slab * 64,
-                    tile + Tile::further(consumer_ * 64) + slab * Tile::slab_bytes);
+    for (int panel = 0; panel < Tile::panels; ++panel)
+      Result::store(args_, c_, key_, panel * 64,
+                    tile + Tile::further(consumer_ * 64) + panel * Tile::panel_bytes);
     hopper::commit_stores();
   }
   // From registers.

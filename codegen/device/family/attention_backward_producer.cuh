@@ -10,11 +10,11 @@ namespace sinter::attention {
 inline constexpr int kAllConsumers = 1, kFullDQ = 2, kEmptyDQ = 4, kOneConsumer = 6;
 
 template <class Operand, class Tile, class Args, class Coord>
-SINTER_DEVICE void load_slabs(const Args& args, const Coord& c, int row, unsigned to,
-                              unsigned full) {
+SINTER_DEVICE void load_panels(const Args& args, const Coord& c, int row, unsigned to,
+                               unsigned full) {
 #pragma unroll
-  for (int slab = 0; slab < Tile::slabs; ++slab)
-    Operand::load(args, c, row, slab * 64, to + slab * Tile::slab_bytes, full, 0);
+  for (int panel = 0; panel < Tile::panels; ++panel)
+    Operand::load(args, c, row, panel * 64, to + panel * Tile::panel_bytes, full, 0);
 }
 
 // One thread.
@@ -32,21 +32,21 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
     c.at[1] = at.head;
     if (i == 0) {
       hopper::arrive_and_expect(shared + S::full_k, S::TileK::bytes);
-      load_slabs<K, typename S::TileK>(args, c, band.from, shared + S::k, shared + S::full_k);
+      load_panels<K, typename S::TileK>(args, c, band.from, shared + S::k, shared + S::full_k);
     }
     pipe_q.acquire(state_q);
     pipe_q.expect(state_q, S::TileQ::bytes);
-    load_slabs<Q, typename S::TileQ>(
+    load_panels<Q, typename S::TileQ>(
         args, c, at.row(), shared + S::q + state_q.stage * S::TileQ::bytes, pipe_q.full(state_q));
     if (i == 0) {
       hopper::arrive_and_expect(shared + S::full_v, S::TileV::bytes);
-      load_slabs<V, typename S::TileV>(args, c, band.from, shared + S::v, shared + S::full_v);
+      load_panels<V, typename S::TileV>(args, c, band.from, shared + S::v, shared + S::full_v);
     }
     pipe_do.acquire(state_do);
     pipe_do.expect(state_do, S::TileDO::bytes);
-    load_slabs<DO, typename S::TileDO>(args, c, at.row(),
-                                       shared + S::d_o + state_do.stage * S::TileDO::bytes,
-                                       pipe_do.full(state_do));
+    load_panels<DO, typename S::TileDO>(args, c, at.row(),
+                                        shared + S::d_o + state_do.stage * S::TileDO::bytes,
+                                        pipe_do.full(state_do));
   }
 }
 

@@ -41,9 +41,9 @@ struct BackwardProducts {
     S::DQ::multiply(
         sums,
         S::TileDS::descriptor(shared + S::ds + half * S::TileDS::bytes +
-                              (S::rows_of_dq ? consumer * S::TileDS::slab_bytes : 0)),
+                              (S::rows_of_dq ? consumer * S::TileDS::panel_bytes : 0)),
         S::TileKByLine::descriptor(shared + S::k +
-                                   (S::rows_of_dq ? 0 : consumer * S::TileKByLine::slab_bytes)),
+                                   (S::rows_of_dq ? 0 : consumer * S::TileKByLine::panel_bytes)),
         false);
     wgmma::commit();
   }

@@ -14,22 +14,22 @@ struct LoadedBackwardTiles : BackwardTiles<Config, Q, tile_k, sequences> {
   using B = BackwardTiles<Config, Q, tile_k, sequences>;
   using B::depth, B::depth_v, B::tile_q, B::up;
   using typename B::Number;
-  static constexpr int consumers = Config::threads / 128 - 1, slabs = up(depth, 64) / 64,
-                       slabs_v = up(depth_v, 64) / 64;
-  static_assert(tile_q % 64 == 0, "queries lie in slabs of 64 in shared memory");
+  static constexpr int consumers = Config::threads / 128 - 1, panels = up(depth, 64) / 64,
+                       panels_v = up(depth_v, 64) / 64;
+  static_assert(tile_q % 64 == 0, "queries lie in panels of 64 in shared memory");
 
   // The same bytes are an operand whose k is the head's dimension and one whose k is queries or
   // keys.
-  template <int lines, int slabs>
-  using ByHead = SharedTile<Number, Major::k, lines, 64 * slabs>;
-  template <int lines, int slabs>
-  using ByLine = SharedTile<Number, Major::mn, 64 * slabs, lines>;
-  using TileQ = ByHead<tile_q, slabs>;
-  using TileDO = ByHead<tile_q, slabs_v>;
-  using TileK = ByHead<tile_k, slabs>;
-  using TileV = ByHead<tile_k, slabs_v>;
+  template <int lines, int panels>
+  using ByHead = SharedTile<Number, Major::k, lines, 64 * panels>;
+  template <int lines, int panels>
+  using ByLine = SharedTile<Number, Major::mn, 64 * panels, lines>;
+  using TileQ = ByHead<tile_q, panels>;
+  using TileDO = ByHead<tile_q, panels_v>;
+  using TileK = ByHead<tile_k, panels>;
+  using TileV = ByHead<tile_k, panels_v>;
   using TileDS = SharedTile<Number, Major::mn, tile_q, tile_k>;  // a line of queries for each key
-  using TileKByLine = ByLine<tile_k, slabs>;
+  using TileKByLine = ByLine<tile_k, panels>;
   using Numbers = Types<Number, Number, float>;
 };
 
@@ -38,13 +38,13 @@ struct BackwardShape
     : LoadedBackwardTiles<Config, Q, 64 * (Config::threads / 128 - 1), sequences_of<Bounds>()> {
   using B =
       LoadedBackwardTiles<Config, Q, 64 * (Config::threads / 128 - 1), sequences_of<Bounds>()>;
-  using B::consumers, B::tile_k, B::tile_q, B::slabs, B::slabs_v, B::depth, B::depth_v, B::up;
+  using B::consumers, B::tile_k, B::tile_q, B::panels, B::panels_v, B::depth, B::depth_v, B::up;
   using typename B::Number, typename B::Numbers, typename B::TileQ, typename B::TileDO,
       typename B::TileK, typename B::TileV, typename B::TileDS, typename B::TileKByLine;
   static constexpr int stages = Config::stages;
   static_assert(depth <= 128 && depth_v <= 128, "sums of dK and dV stay in registers");
-  using TileQByLine = typename B::template ByLine<tile_q, slabs>;
-  using TileDOByLine = typename B::template ByLine<tile_q, slabs_v>;
+  using TileQByLine = typename B::template ByLine<tile_q, panels>;
+  using TileDOByLine = typename B::template ByLine<tile_q, panels_v>;
 
   // Of keys and queries: a consumer's 64 keys are the rows, so that what is made of the sums is the
   // left operand of dV and dK as it lies in the registers.
@@ -54,8 +54,8 @@ struct BackwardShape
   using DK = Mma<Shape<64, up(depth, 8)>, Numbers, Registers, TileQByLine>;
   // Of dQ's tile a consumer has 64 rows, or 64 columns where there are no more rows.
   static constexpr bool rows_of_dq = tile_q == tile_k;
-  static_assert(rows_of_dq || (tile_q == 64 && slabs == consumers),
-                "the consumers share a tile of dQ by rows or by slabs");
+  static_assert(rows_of_dq || (tile_q == 64 && panels == consumers),
+                "the consumers share a tile of dQ by rows or by panels");
   static constexpr int columns_of_dq = rows_of_dq ? up(depth, 8) : 64;
   using DQ = Mma<Shape<64, columns_of_dq>, Numbers, TileDS, TileKByLine>;
   static constexpr int bytes_of_dq = up(columns_of_dq, 32) * 64 * 4;  // a consumer's

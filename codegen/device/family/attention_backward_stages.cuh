@@ -69,8 +69,8 @@ struct BackwardStages {
     for (int i = static_cast<int>(threadIdx.x) - 128; i < (lines - from) * 8;
          i += S::consumers * 128)
 #pragma unroll
-      for (int slab = 0; slab < Tile::slabs; ++slab)
-        warp_matrix::put(tile + slab * Tile::slab_bytes + from * 128 + i * 16, uint4{0, 0, 0, 0});
+      for (int panel = 0; panel < Tile::panels; ++panel)
+        warp_matrix::put(tile + panel * Tile::panel_bytes + from * 128 + i * 16, uint4{0, 0, 0, 0});
     hopper::fence_async_proxy();
     meet_all();
   }

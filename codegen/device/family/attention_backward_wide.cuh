@@ -65,13 +65,13 @@ class WideBackwardConsumer {
     } else {
       sum<Gradients<BiasGradient, SumsDQ, ResultDK, ResultDV>>(dk, dv);
       stages_.meet_all();  // nobody reads K any more
-      if constexpr (by_lines<ResultDV>) put<S::slabs_v>(dv, shared_ + S::v, 1);
-      if constexpr (by_lines<ResultDK>) put<S::slabs>(dk, shared_ + S::k, Score::scale);
+      if constexpr (by_lines<ResultDV>) put<S::panels_v>(dv, shared_ + S::v, 1);
+      if constexpr (by_lines<ResultDK>) put<S::panels>(dk, shared_ + S::k, Score::scale);
       hopper::fence_async_proxy();
       stages_.template wait_at_mine<kOneConsumer, 128>();
     }
-    store_elements<ResultDV, 5, S::slabs_v, S::depth_v>(dv, 1, place);
-    store_elements<ResultDK, 4, S::slabs, S::depth>(dk, Score::scale, place);
+    store_elements<ResultDV, 5, S::panels_v, S::depth_v>(dv, 1, place);
+    store_elements<ResultDK, 4, S::panels, S::depth>(dk, Score::scale, place);
     if constexpr (S::packed) {
       const int lines = band_.band.columns - band_.from;
       if (lines < S::tile_k) {
@@ -134,14 +134,14 @@ class WideBackwardConsumer {
       stages_.meet_all();
       // Groups of products of which some may be empty.
       if constexpr (Wanted::dv)
-        add<S::slabs_v>(dv, shared_ + S::d_o + state_do.stage * S::TileDO::bytes, shared_ + S::p);
+        add<S::panels_v>(dv, shared_ + S::d_o + state_do.stage * S::TileDO::bytes, shared_ + S::p);
       wgmma::commit();
       if constexpr (Wanted::dk)
-        add<S::slabs>(dk, shared_ + S::q + state_q.stage * S::TileQ::bytes, shared_ + S::ds);
+        add<S::panels>(dk, shared_ + S::q + state_q.stage * S::TileQ::bytes, shared_ + S::ds);
       wgmma::commit();
       typename S::DQ::Sums dq;
       if constexpr (Wanted::dq)
-        if (has_block<S::slabs>(0)) multiply_dq(dq, 0);
+        if (has_block<S::panels>(0)) multiply_dq(dq, 0);
       wgmma::commit();
       if constexpr (Wanted::dv) wait_for<2>(dv);
       stages_.pipe_do().release_stage(state_do.stage);
@@ -153,10 +153,10 @@ class WideBackwardConsumer {
   // What is summed of dQ goes to the warp that adds it; the first block is being multiplied.
   SINTER_DEVICE void add_dq(typename S::DQ::Sums& dq) const {
     wgmma::wait<0>(dq);
-    if (has_block<S::slabs>(0)) stages_.add_dq(dq);
+    if (has_block<S::panels>(0)) stages_.add_dq(dq);
 #pragma unroll
     for (int j = 1; j < S::own; ++j)
-      if (has_block<S::slabs>(j)) {
+      if (has_block<S::panels>(j)) {
         multiply_dq(dq, j);
         wgmma::commit();
         wgmma::wait<0>(dq);
@@ -195,7 +195,7 @@ class WideBackwardConsumer {
     wgmma::fence(dq);
     S::DQ::multiply(dq, S::TileDS::descriptor(shared_ + S::ds),
                     S::TileKByLine::descriptor(shared_ + S::k +
-                                               block<S::slabs>(j) * S::TileKByLine::slab_bytes),
+                                               block<S::panels>(j) * S::TileKByLine::panel_bytes),
                     false);
   }
   template <int groups, int blocks>
@@ -286,23 +286,23 @@ class WideBackwardConsumer {
   template <class Result, class Tile>
   SINTER_DEVICE void store(unsigned tile) const {
 #pragma unroll
-    for (int j = 0; j < S::share(Tile::slabs); ++j)
-      if (has_block<Tile::slabs>(j)) {
-        const int slab = block<Tile::slabs>(j);
+    for (int j = 0; j < S::share(Tile::panels); ++j)
+      if (has_block<Tile::panels>(j)) {
+        const int panel = block<Tile::panels>(j);
         if constexpr (by_lines<Result>)
-          Result::store(args_, c_, band_.from, slab * 64, tile + slab * Tile::slab_bytes);
+          Result::store(args_, c_, band_.from, panel * 64, tile + panel * Tile::panel_bytes);
       }
   }
   // The same by all threads, of the first lines alone.
   template <class Result, class Tile, int width>
   SINTER_DEVICE void store_own(int tile, int lines) const {
 #pragma unroll
-    for (int j = 0; j < S::share(Tile::slabs); ++j)
-      if (has_block<Tile::slabs>(j)) {
-        const int slab = block<Tile::slabs>(j);
+    for (int j = 0; j < S::share(Tile::panels); ++j)
+      if (has_block<Tile::panels>(j)) {
+        const int panel = block<Tile::panels>(j);
         if constexpr (by_lines<Result>)
-          stages_.template store_lines_of<Result, width>(args_, c_, tile + slab * Tile::slab_bytes,
-                                                         slab * 64, band_.from, lines);
+          stages_.template store_lines_of<Result, width>(
+              args_, c_, tile + panel * Tile::panel_bytes, panel * 64, band_.from, lines);
       }
   }
   // From registers, where nothing passes through shared memory.

@@ -7,7 +7,7 @@ namespace sinter::attention {
 template <class Config, class Bounds, class Q, class K, class V, class DO>
 struct WideBackwardShape : LoadedBackwardTiles<Config, Q, Config::tile_k, sequences_of<Bounds>()> {
   using B = LoadedBackwardTiles<Config, Q, Config::tile_k, sequences_of<Bounds>()>;
-  using B::consumers, B::tile_k, B::tile_q, B::slabs, B::slabs_v;
+  using B::consumers, B::tile_k, B::tile_q, B::panels, B::panels_v;
   using typename B::Number, typename B::Numbers, typename B::TileQ, typename B::TileDO,
       typename B::TileK, typename B::TileV, typename B::TileDS, typename B::TileKByLine;
   static_assert(consumers == 2 && tile_q == 64 && tile_k % 16 == 0, "two consumers share 64 rows");
@@ -18,14 +18,14 @@ struct WideBackwardShape : LoadedBackwardTiles<Config, Q, Config::tile_k, sequen
   using DWeights = Mma<Shape<64, half>, Numbers, TileDO, TileV>;
   // Blocks of 64 elements of the head: the first consumer has as many as the second or one more.
   static constexpr int share(int blocks) { return (blocks + 1) / 2; }
-  static constexpr int own = share(slabs), own_v = share(slabs_v);
+  static constexpr int own = share(panels), own_v = share(panels_v);
   using Block = typename B::template ByLine<tile_q, 1>;      // of Q or dO, transposed
   using ByKey = typename B::template ByHead<tile_k, 1>;      // weights: a line of queries a key
   using DK = Mma<Shape<64, tile_k>, Numbers, Block, ByKey>;  // dK or dV, transposed
   using DQ = Mma<Shape<64, 64>, Numbers, TileDS, typename B::template ByLine<tile_k, 1>>;
 
   static constexpr int columns_of_dq = 64, bytes_of_dq = columns_of_dq * 64 * 4;
-  static constexpr int adds_of_dq(int consumer) { return consumer == 0 ? own : slabs - own; }
+  static constexpr int adds_of_dq(int consumer) { return consumer == 0 ? own : panels - own; }
   static constexpr int row_of_dq(int) { return 0; }
   static constexpr int column_of_dq(int consumer, int add) { return (consumer * own + add) * 64; }
 

@@ -105,13 +105,14 @@ requires(sizeof(typename Tile::Number) == 4) class ValuesOfLane<Tile> {
     for (int i = 0; i < 2; ++i) at_[i] = Tile::place(lane % 4 * 2 + i, lane / 4);
   }
   SINTER_DEVICE void get(Factors<Number, 4>& v, unsigned values, int k, int e) const {
-    constexpr int in_slab = Tile::swizzle / 32;
+    constexpr int in_panel = Tile::swizzle / 32;
     unsigned words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int along = 2 * e + i / 2;  // of eight columns
-      words[i] = warp_matrix::get_word(values + (at_[i % 2] ^ along % in_slab * 32) +
-                                       along / in_slab * Tile::slab_bytes + k * 8 * Tile::swizzle);
+      words[i] =
+          warp_matrix::get_word(values + (at_[i % 2] ^ along % in_panel * 32) +
+                                along / in_panel * Tile::panel_bytes + k * 8 * Tile::swizzle);
     }
     v.take(words);
   }

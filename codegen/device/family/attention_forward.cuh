@@ -413,7 +413,8 @@ SINTER_DEVICE void run_forward(const Args& args) {
   }
   hopper::take_registers<Config::consumer_registers>();
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 - 4, 0);
-  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory.pointer + S::slabs)[warp];
+  EpilogueTile& epilogue_tile =
+      reinterpret_cast<EpilogueTile*>(memory.pointer + S::epilogue_tiles)[warp];
   Consumer<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Args> consumer(args, shared,
                                                                            warpgroup - 1);
   auto tiles = tiles_of_consumers<Config, S, Bounds>(memory.pointer, shared);
@@ -434,12 +435,12 @@ SINTER_DEVICE void run_forward(const Args& args) {
         out;
     RowSoftmax softmax;
     // What the warpgroup has to itself of shared memory, and of scores, in powers of two.
-    float* const own_slab = (&slab - warp % 4)->at;
+    float* const own_tile = (&epilogue_tile - warp % 4)->at;
     const auto meet = [&] { consumer.meet(); };
     const auto scale = [&] { return WorthOfSums<Score>(args, c).powers_of_two(); };
     const auto between = [&] {
       if constexpr (joins_statistics<Config>())
-        join_statistics<Config>(StatisticsBarrier{shared + S::statistics}, scale(), own_slab, out,
+        join_statistics<Config>(StatisticsBarrier{shared + S::statistics}, scale(), own_tile, out,
                                 softmax);
     };
     if (keys.begin < keys.end) {
@@ -453,21 +454,21 @@ SINTER_DEVICE void run_forward(const Args& args) {
       hardware::grid_dependency_wait();
       const KeyParts parts = tiles.parts();
       if (parts.count > 1 && !join_parts<Config, S, Bounds>(args, parts, warpgroup - 1, scale(),
-                                                            own_slab, out, softmax, meet))
+                                                            own_tile, out, softmax, meet))
         continue;
       keys = tiles.whole();
     } else if constexpr (DividesKeys<Config>) {
       static_assert(S::consumers * S::alternating *
                         bytes_of_part<Config, typename S::Outputs::Sums>() <=
-                    S::slabs);
+                    S::epilogue_tiles);
       if (!join_cluster<Config, S::consumers, S::walks_twice>(
-              reinterpret_cast<float*>(memory.pointer), warpgroup - 1, scale(), own_slab, out,
+              reinterpret_cast<float*>(memory.pointer), warpgroup - 1, scale(), own_tile, out,
               softmax, meet))
         continue;
       keys = tiles.whole();
     }
-    finish_tile<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Body>(args, slab, out, softmax, c,
-                                                                       band, keys, tile, row, warp);
+    finish_tile<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Body>(
+        args, epilogue_tile, out, softmax, c, band, keys, tile, row, warp);
   }
   if constexpr (Config::store_boxes)
     if (threadIdx.x % 32 == 0) hopper::wait_for_stores<0>();

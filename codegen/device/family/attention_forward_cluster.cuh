@@ -85,18 +85,18 @@ constexpr int bytes_of_part() {
 }
 // Between two walks: the softmax knows the rows of all blocks' keys instead of the own ones'. By
 // all consumers of the cluster, whose producers go on loading: no barrier of all its threads.
-// `slab`: the warpgroup's own shared memory, to which nothing is written before join_cluster() has
-// met the others.
+// `epilogue_tile`: the warpgroup's own shared memory, to which nothing is written before
+// join_cluster() has met the others.
 template <class Config, class Sums, class Scale>
-SINTER_DEVICE void join_statistics(StatisticsBarrier all, Scale scale, float* slab, const Sums& out,
-                                   RowSoftmax& softmax) {
+SINTER_DEVICE void join_statistics(StatisticsBarrier all, Scale scale, float* epilogue_tile,
+                                   const Sums& out, RowSoftmax& softmax) {
   constexpr int blocks = Config::key_blocks;
   const bool writes = threadIdx.x % 4 == 0;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const float total = join_quad(softmax.total[r], [](float a, float b) { return a + b; });
     if (writes)
-      *reinterpret_cast<float4*>(slab + out.row(2 * r) * 4) =
+      *reinterpret_cast<float4*>(epilogue_tile + out.row(2 * r) * 4) =
           float4{softmax.largest[r], total, 0, 0};
   }
   all.meet<Config>();
@@ -104,7 +104,8 @@ SINTER_DEVICE void join_statistics(StatisticsBarrier all, Scale scale, float* sl
   for (int r = 0; r < 2; ++r) {
     float4 of_block[blocks];
 #pragma unroll
-    for (int b = 0; b < blocks; ++b) of_block[b] = hopper::read_block(slab + out.row(2 * r) * 4, b);
+    for (int b = 0; b < blocks; ++b)
+      of_block[b] = hopper::read_block(epilogue_tile + out.row(2 * r) * 4, b);
     float largest = minus_infinity(), total = 0;
 #pragma unroll
     for (int b = 0; b < blocks; ++b) largest = math::maximum(largest, of_block[b].x);
@@ -127,8 +128,8 @@ SINTER_DEVICE void join_statistics(StatisticsBarrier all, Scale scale, float* sl
 // more; whether it is the first one of its rows in the first block, which has joined all. As
 // join_parts(). `divided`: the softmax knows all keys, so that parts are added as they are.
 template <class Config, int consumers, bool divided, class Sums, class Meet, class Scale>
-SINTER_DEVICE bool join_cluster(float* parts, int warpgroup, Scale scale, float* slab, Sums& out,
-                                RowSoftmax& softmax, const Meet& meet) {
+SINTER_DEVICE bool join_cluster(float* parts, int warpgroup, Scale scale, float* epilogue_tile,
+                                Sums& out, RowSoftmax& softmax, const Meet& meet) {
   constexpr int rows = Config::part_rows, columns = Sums::columns,
                 alternating = Config::alternating, floats = bytes_of_part<Config, Sums>() / 4;
   constexpr int all_meet = 15, warpgroups = consumers * alternating;
@@ -144,7 +145,7 @@ SINTER_DEVICE bool join_cluster(float* parts, int warpgroup, Scale scale, float*
   const bool first = hardware::cluster_rank() == 0 && warpgroup % alternating == 0;
   if (first) {
     add_up_parts<rows, Config::key_blocks * alternating>(
-        Config::key_blocks * alternating, scale, slab, out, softmax,
+        Config::key_blocks * alternating, scale, epilogue_tile, out, softmax,
         [&](int i, int row, int column) {
           const float* const from = of_rows + i % alternating * floats;
           const int block = i / alternating;

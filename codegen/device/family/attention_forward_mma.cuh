@@ -78,8 +78,8 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
                        wide = in_place_of_q ? 0 : TileQ::bytes,  // where such a tile lies
       filled = most(TileQ::bytes, wide + wide_bytes),            // the first stage
       tile_bytes = filled + stages * stage_bytes,
-                       slab_bytes = warps * static_cast<int>(sizeof(contraction::EpilogueTile)),
-                       shared_bytes = most(tile_bytes, slab_bytes) + 1023;
+                       epilogue_bytes = warps * static_cast<int>(sizeof(contraction::EpilogueTile)),
+                       shared_bytes = most(tile_bytes, epilogue_bytes) + 1023;
 };
 
 // A warp's rows of a tile.
@@ -327,16 +327,17 @@ SINTER_DEVICE void run_forward_by_warps(const Args& args) {
       from = from + 1 == stages ? 0 : from + 1;
     }
     warp_matrix::wait<0>();
-    __syncthreads();  // slabs lie where tiles were
+    __syncthreads();  // epilogue tiles lie where tiles were
   }
 
-  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory.pointer)[warp];
+  EpilogueTile& epilogue_tile = reinterpret_cast<EpilogueTile*>(memory.pointer)[warp];
   // Registers have no index: the next block's become the first one's, so that what follows is
   // compiled once.
 #pragma unroll 1
   for (int b = 0; b < blocks; ++b) {
     finish_tile<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Body>(
-        args, slab, out[0], softmax[0], c, band, keys, tile, row + b * S::warps * 16, warp);
+        args, epilogue_tile, out[0], softmax[0], c, band, keys, tile, row + b * S::warps * 16,
+        warp);
 #pragma unroll
     for (int i = 1; i < blocks; ++i) out[i - 1] = out[i], softmax[i - 1] = softmax[i];
   }

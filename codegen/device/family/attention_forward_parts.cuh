@@ -73,17 +73,18 @@ SINTER_DEVICE QuadOfPart add_up_quad(int count, int row, int column, Scale scale
   return all;
 }
 
-// All parts, by a warpgroup, whose threads meet(). `scale`: ScoreScale; `slab`:
+// All parts, by a warpgroup, whose threads meet(). `scale`: ScoreScale; `epilogue_tile`:
 // its shared memory.
 template <int rows, int known = 0, class Sums, class Read, class Meet, class Scale>
-SINTER_DEVICE void add_up_parts(int count, Scale scale, float* slab, Sums& out, RowSoftmax& softmax,
-                                const Read& read, const Meet& meet) {
+SINTER_DEVICE void add_up_parts(int count, Scale scale, float* epilogue_tile, Sums& out,
+                                RowSoftmax& softmax, const Read& read, const Meet& meet) {
   constexpr int columns = Sums::columns;
   constexpr int block = 16;  // rows at a time, those of one warp's sums
   constexpr int chunk = columns < 128 ? columns : 128, pitch = chunk + 8, quads = chunk / 4;
   static_assert(chunk % 8 == 0 && block * quads % 32 == 0);
   const int thread = static_cast<int>(threadIdx.x) % 128;
-  float* const numbers = slab + block * pitch;  // of rows: the largest scores, sums of weights
+  float* const numbers =
+      epilogue_tile + block * pitch;  // of rows: the largest scores, sums of weights
   out.clear();
   softmax.start();
 #pragma unroll 1
@@ -94,14 +95,14 @@ SINTER_DEVICE void add_up_parts(int count, Scale scale, float* slab, Sums& out, 
         const int row = i / quads, column = h * chunk + i % quads * 4, m = b * block + row;
         if (m >= rows || column >= columns) continue;
         const QuadOfPart all = add_up_quad<columns, known>(count, m, column, scale, read);
-        *reinterpret_cast<float4*>(slab + row * pitch + i % quads * 4) = all.sum;
+        *reinterpret_cast<float4*>(epilogue_tile + row * pitch + i % quads * 4) = all.sum;
         if (i % quads == 0) numbers[row] = all.largest, numbers[block + row] = all.total;
       }
       meet();
       if (thread / 32 == b) {
         out.each([&](int i, float& x) {
           const int column = out.column(i) - h * chunk;
-          if (i / 4 * 8 / chunk == h) x = slab[(out.row(i) - b * block) * pitch + column];
+          if (i / 4 * 8 / chunk == h) x = epilogue_tile[(out.row(i) - b * block) * pitch + column];
         });
 #pragma unroll
         for (int r = 0; r < 2; ++r) {

@@ -88,11 +88,11 @@ struct ForwardShape : LoadedTiles<Config, First, Q, rows_of_tile<Config>(), sequ
 
   // Shared memory, from a multiple of 1024 on.
   static constexpr int k = consumers * TileQ::bytes, v = k + stages * TileK::bytes,
-                       slabs_or_loaded_v = v + stages * TileV::bytes,
-                       loaded_v = transposes_values ? slabs_or_loaded_v : v,
-                       slabs =
-                           slabs_or_loaded_v + (transposes_values ? stages * LoadedV::bytes : 0),
-                       pipe_q = slabs +
+                       epilogue_tiles_or_loaded_v = v + stages * TileV::bytes,
+                       loaded_v = transposes_values ? epilogue_tiles_or_loaded_v : v,
+                       epilogue_tiles = epilogue_tiles_or_loaded_v +
+                                        (transposes_values ? stages * LoadedV::bytes : 0),
+                       pipe_q = epilogue_tiles +
                                 consumers * 4 * static_cast<int>(sizeof(contraction::EpilogueTile)),
                        pipe_k = pipe_q + PipeQ::bytes, pipe_v = pipe_k + Pipe::bytes,
                        pipe_loaded_v = transposes_values ? pipe_v + Pipe::bytes : pipe_v,
@@ -189,8 +189,8 @@ SINTER_DEVICE void produce(const Args& args, unsigned char* pointer, unsigned sh
 }
 
 // Of tile n of the keys, `columns` of the values past a length become zeros: weights are zeros
-// there, but values may be NaN. `tile`: where the first of these columns lie, a whole slab or more.
-// By all threads of a warpgroup, which meet(); what others clear meanwhile is the same.
+// there, but values may be NaN. `tile`: where the first of these columns lie, a whole epilogue tile
+// or more. By all threads of a warpgroup, which meet(); what others clear meanwhile is the same.
 template <class S, class Bounds, class Meet>
 SINTER_DEVICE void clear_values(const BandOf<S, Bounds>& band, int n, unsigned tile, int columns,
                                 const Meet& meet) {

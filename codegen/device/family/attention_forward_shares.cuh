@@ -269,11 +269,12 @@ struct PartsOfKeys {
 // `scale`: ScoreScale.
 template <class Config, class S, class Bounds, class Args, class Sums, class Meet, class Scale>
 SINTER_DEVICE bool join_parts(const Args& args, const KeyParts& of, int consumer, Scale scale,
-                              float* slab, Sums& out, RowSoftmax& softmax, const Meet& meet) {
+                              float* epilogue_tile, Sums& out, RowSoftmax& softmax,
+                              const Meet& meet) {
   using Parts = PartsOfKeys<Config, S, Bounds, Sums>;
   const Parts parts{Bounds::parts(args), consumer};
   if constexpr (Config::store_boxes) {
-    if (threadIdx.x % 32 == 0) hopper::wait_for_stores<0>();  // which read the slab
+    if (threadIdx.x % 32 == 0) hopper::wait_for_stores<0>();  // which read the epilogue tile
     __syncwarp();
   }
   if constexpr (Parts::by_rows)
@@ -281,7 +282,7 @@ SINTER_DEVICE bool join_parts(const Args& args, const KeyParts& of, int consumer
   else
     parts.write(of.slot(of.own), out, softmax);
   meet();
-  int* const before = reinterpret_cast<int*>(slab);
+  int* const before = reinterpret_cast<int*>(epilogue_tile);
   if (threadIdx.x % 128 == 0) *before = hardware::raise_and_count(parts.joined(of));
   meet();
   const bool last = *before == of.count - 1;
@@ -289,7 +290,7 @@ SINTER_DEVICE bool join_parts(const Args& args, const KeyParts& of, int consumer
   if (!last) return false;
   if constexpr (Parts::by_rows)
     add_up_parts<Bounds::part_rows>(
-        of.count, scale, slab, out, softmax,
+        of.count, scale, epilogue_tile, out, softmax,
         [&](int i, int row, int column) { return parts.read(of.slot(i), row, column); }, meet);
   else
     parts.add_up(of, scale, out, softmax);

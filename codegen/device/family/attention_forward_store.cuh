@@ -100,13 +100,14 @@ SINTER_DEVICE float worth_of_results(const Args& args, const typename S::P::Coor
 // sums; take_again(Int<strips>, from, put) calls put(row, column - from, result) for all rows and
 // 32 columns a strip. Of packed sequences, rows from row_end on are the next one's.
 template <class S, bool partial, class Body, class Args, class Sums, class Again>
-SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab, const Sums& out,
-                               const typename S::P::Coord& at, int row, int row_end,
-                               OwnColumns columns, bool again, const Again& take_again) {
+SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& epilogue_tile,
+                               const Sums& out, const typename S::P::Coord& at, int row,
+                               int row_end, OwnColumns columns, bool again,
+                               const Again& take_again) {
   using Number = typename StoredNumber<S, Body>::type;
   constexpr int box = 16 * 128, boxes = (Sums::columns + 63) / 64;  // bytes
-  static_assert(2 * box <= sizeof slab);
-  const unsigned to = hopper::address(&slab);
+  static_assert(2 * box <= sizeof epilogue_tile);
+  const unsigned to = hopper::address(&epilogue_tile);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int line = lane % 16;  // of its block of 16 rows and columns, a lane names one row's half
   const auto begin = [&] {
@@ -119,7 +120,7 @@ SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab
     if (partial && row + 16 > row_end) {
       if constexpr (partial)
         for (int b = 0; b < 2 && pair * 2 + b < boxes; ++b)
-          store_lines<S::width>(reinterpret_cast<const unsigned char*>(&slab) + b * box,
+          store_lines<S::width>(reinterpret_cast<const unsigned char*>(&epilogue_tile) + b * box,
                                 row_end - row, (pair * 2 + b) * 64, lane, 32, [&](int r) {
                                   auto c = at;
                                   S::P::set_m(c, row + r);
@@ -178,9 +179,10 @@ SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& slab
 
 // The same through the packs of an epilogue of any kind.
 template <class Config, class S, class Body, class Args, class Sums, class Again>
-SINTER_DEVICE void finish_slabs(const Args& args, contraction::EpilogueTile& slab, const Sums& out,
-                                const typename S::P::Coord& at, int row, int row_end,
-                                OwnColumns columns, bool again, const Again& take_again) {
+SINTER_DEVICE void finish_epilogue_tiles(const Args& args, contraction::EpilogueTile& epilogue_tile,
+                                         const Sums& out, const typename S::P::Coord& at, int row,
+                                         int row_end, OwnColumns columns, bool again,
+                                         const Again& take_again) {
   using contraction::EpilogueTile;
   constexpr int across = S::up(Sums::columns, EpilogueTile::columns) / EpilogueTile::columns;
   const EpilogueTile::Fragment fragment;
@@ -189,15 +191,16 @@ SINTER_DEVICE void finish_slabs(const Args& args, contraction::EpilogueTile& sla
   place.row = row, place.row_end = row_end, place.column_end = S::P::columns;
 #pragma unroll 1
   for (int part = columns.skip / EpilogueTile::columns; part < across; ++part) {
-    contraction::put_tile<0, across, 1>(slab, fragment, contraction::OneBlock<Sums>{out}, part);
+    contraction::put_tile<0, across, 1>(epilogue_tile, fragment, contraction::OneBlock<Sums>{out},
+                                        part);
     __syncwarp();
     place.column = columns.first + part * EpilogueTile::columns;
     if (again)
       take_again(Int<EpilogueTile::columns / 32>{}, part * EpilogueTile::columns,
                  [&](int r, int column, float result) {
-                   slab.at[EpilogueTile::place(r, column)] = result;
+                   epilogue_tile.at[EpilogueTile::place(r, column)] = result;
                  });
-    contraction::finish<Config, Body>(args, slab, place, AllRows{});
+    contraction::finish<Config, Body>(args, epilogue_tile, place, AllRows{});
     __syncwarp();
   }
 }
@@ -223,8 +226,8 @@ SINTER_DEVICE bool count_hidden(const Band<Bounds, queries, keys>& band, int m, 
 // else is written of a row. `softmax`: with whole rows' sums.
 template <class Config, class S, class Q, class K, class V, class Bounds, class Score, class Weight,
           class Rows, class Body, class Args, class Sums>
-SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab, Sums& out,
-                               RowSoftmax& softmax, typename S::F::Coord c,
+SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& epilogue_tile,
+                               Sums& out, RowSoftmax& softmax, typename S::F::Coord c,
                                const BandOf<S, Bounds>& band, const KeyTiles& keys,
                                const TileOfRows& tile, int row, int warp, OwnColumns columns = {}) {
   // Parts are written as batch entries of their own.
@@ -323,13 +326,13 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& slab
   };
   const int first_row = row + warp % 4 * 16;
   if constexpr (Config::store_boxes)
-    store_boxes<S, PacksSequences<Bounds>, Body>(args, slab, out, at, first_row,
+    store_boxes<S, PacksSequences<Bounds>, Body>(args, epilogue_tile, out, at, first_row,
                                                  PacksSequences<Bounds> ? band.rows : S::queries,
                                                  columns, again, take_again);
   else
-    finish_slabs<Config, S, Body>(args, slab, out, at, first_row,
-                                  PacksSequences<Bounds> ? band.rows : S::P::rows, columns, again,
-                                  take_again);
+    finish_epilogue_tiles<Config, S, Body>(args, epilogue_tile, out, at, first_row,
+                                           PacksSequences<Bounds> ? band.rows : S::P::rows, columns,
+                                           again, take_again);
 }
 
 }  // namespace sinter::attention

@@ -22,7 +22,7 @@ SINTER_DEVICE void transpose_values(unsigned from, unsigned to, unsigned warp, i
   using Transposed = typename S::TileV;
   constexpr unsigned keys = 32, columns = 16, line = 128;  // of a step; bytes of a line
   constexpr unsigned across = S::columns / columns, steps = S::tile_k / keys * across;
-  static_assert(S::tile_k % keys == 0 && Loaded::slabs == 1);
+  static_assert(S::tile_k % keys == 0 && Loaded::panels == 1);
   const unsigned lane = threadIdx.x % 32, block = lane / 8, i = lane % 8;
   // Of a block's eight columns, which lie in every other line, the first four are even ones, the
   // others odd ones, or the other way round: lines of one parity would share half of the banks.
@@ -46,7 +46,7 @@ SINTER_DEVICE void transpose_values(unsigned from, unsigned to, unsigned warp, i
                                     warp_matrix::bytes_of(pairs[0], pairs[1], odd),
                                     warp_matrix::bytes_of(pairs[2], pairs[3], even),
                                     warp_matrix::bytes_of(pairs[2], pairs[3], odd)};
-    hopper::put_blocks((to + key / line * Transposed::slab_bytes + e * line) ^ key % line,
+    hopper::put_blocks((to + key / line * Transposed::panel_bytes + e * line) ^ key % line,
                        transposed);
   }
 }

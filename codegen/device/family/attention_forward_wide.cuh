@@ -19,8 +19,8 @@
 // used. Else it scores first.
 //
 // A generated file defines what attention_forward.cuh says, with SINTER_WGMMA for tile_k and for
-// the columns that each consumer sums (WideForwardShape::slabs_of); Config also has values_in_keys.
-// It calls attention::run_wide_forward with the same parameters.
+// the columns that each consumer sums (WideForwardShape::panels_of); Config also has
+// values_in_keys. It calls attention::run_wide_forward with the same parameters.
 #pragma once
 #include "sinter/device/engine/shared_memory.cuh"
 #include "sinter/device/family/attention_forward_rows.cuh"
@@ -148,12 +148,12 @@ class WideConsumer {
     for_each_number<end - first>([&]<int i>() {
       constexpr int part = first + i;
       using Part = typename S::template PartScores<part>;
-      constexpr int slab = part * S::slabs_of_part, left = S::steps - slab * 4,
-                    steps = left < S::slabs_of_part * 4 ? left : S::slabs_of_part * 4;
+      constexpr int panel = part * S::panels_of_part, left = S::steps - panel * 4,
+                    steps = left < S::panels_of_part * 4 ? left : S::panels_of_part * 4;
       S::pipe_of_part(shared_, part).wait(state_k_);
       if constexpr (i == 0) wgmma::fence(s);
-      Part::template multiply<steps>(s, S::TileQ::descriptor(q + slab * S::TileQ::slab_bytes),
-                                     S::TileK::descriptor(k + slab * S::TileK::slab_bytes),
+      Part::template multiply<steps>(s, S::TileQ::descriptor(q + panel * S::TileQ::panel_bytes),
+                                     S::TileK::descriptor(k + panel * S::TileK::panel_bytes),
                                      part > 0);
     });
     wgmma::commit();
@@ -276,8 +276,8 @@ SINTER_DEVICE void consume_wide(const Args& args, const SharedMemory& memory, in
   using Consumer = WideConsumer<S, columns, Bounds, Score, Weight, Args>;
   Consumer consumer(args, memory, which);
   using contraction::EpilogueTile;
-  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory.pointer + S::q)[warp];
-  const OwnColumns own{S::first_column(which), S::slabs == 1 && which == 1 ? 64 : 0, which == 0};
+  EpilogueTile& epilogue_tile = reinterpret_cast<EpilogueTile*>(memory.pointer + S::q)[warp];
+  const OwnColumns own{S::first_column(which), S::panels == 1 && which == 1 ? 64 : 0, which == 0};
 #pragma unroll 1
   for (int round = 0, i; (i = number_of_tile(round)) < S::items; ++round) {
     const TileOfRows tile = tile_of_rows<Config, S>(i);
@@ -289,7 +289,7 @@ SINTER_DEVICE void consume_wide(const Args& args, const SharedMemory& memory, in
     RowSoftmax softmax;
     consumer.multiply(out, softmax, c, band, keys, tile.row);
     finish_tile<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Body>(
-        args, slab, out, softmax, c, band, keys, tile, tile.row, warp, own);
+        args, epilogue_tile, out, softmax, c, band, keys, tile, tile.row, warp, own);
     if constexpr (Config::store_boxes)
       if (threadIdx.x % 32 == 0) hopper::wait_for_stores<0>();
     consumer.release_q();
@@ -316,14 +316,14 @@ SINTER_DEVICE void run_wide_forward(const Args& args) {
   }
   hopper::take_registers<Config::consumer_registers>();
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 - 4, 0);
-  const auto consume = [&]<int slabs>() {
-    consume_wide<Config, S, 64 * slabs, Q, K, V, Bounds, Score, Weight, Rows, Body>(
+  const auto consume = [&]<int panels>() {
+    consume_wide<Config, S, 64 * panels, Q, K, V, Bounds, Score, Weight, Rows, Body>(
         args, memory, warpgroup - 1, warp);
   };
-  if (S::slabs_of(0) == S::slabs_of(1) || warpgroup == 1)
-    consume.template operator()<S::slabs_of(0)>();
-  else if constexpr (S::slabs_of(0) != S::slabs_of(1))
-    consume.template operator()<S::slabs_of(1)>();
+  if (S::panels_of(0) == S::panels_of(1) || warpgroup == 1)
+    consume.template operator()<S::panels_of(0)>();
+  else if constexpr (S::panels_of(0) != S::panels_of(1))
+    consume.template operator()<S::panels_of(1)>();
 }
 
 }  // namespace sinter::attention

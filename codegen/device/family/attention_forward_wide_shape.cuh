@@ -14,33 +14,33 @@ struct WideForwardShape : LoadedTiles<Config, First, Q, 64> {
   static_assert(Q::k_fastest && K::k_fastest && !V::k_fastest, "heads' elements lie together");
   static constexpr bool values_in_keys = Config::values_in_keys;
 
-  // Of the slabs of 64 columns of a result the first consumer sums as many as the second or one
+  // Of the panels of 64 columns of a result the first consumer sums as many as the second or one
   // more; a single one both, and the first stores it.
-  static constexpr int slabs = up(width, 64) / 64;
-  static constexpr int slabs_of(int consumer) {
-    return slabs == 1 ? 1 : (slabs + 1 - consumer) / 2;
+  static constexpr int panels = up(width, 64) / 64;
+  static constexpr int panels_of(int consumer) {
+    return panels == 1 ? 1 : (panels + 1 - consumer) / 2;
   }
   static constexpr int first_column(int consumer) {
-    return slabs == 1 ? 0 : consumer * slabs_of(0) * 64;
+    return panels == 1 ? 0 : consumer * panels_of(0) * 64;
   }
 
   using TileQ = SharedTile<Number, Major::k, 64, up(depth, 64)>;
   using TileK = SharedTile<Number, Major::k, tile_k, up(depth, 64)>;
-  // K comes in parts of some slabs, so that scores begin with the first one: all have a pipeline's
+  // K comes in parts of some panels, so that scores begin with the first one: all have a pipeline's
   // `full`, the first one its `empty`, too.
-  static constexpr int parts = TileK::slabs < 3 ? TileK::slabs : 3,
-                       slabs_of_part = (TileK::slabs + parts - 1) / parts;
+  static constexpr int parts = TileK::panels < 3 ? TileK::panels : 3,
+                       panels_of_part = (TileK::panels + parts - 1) / parts;
   template <int part>
-  static constexpr int slabs_in =
-      part + 1 < parts ? slabs_of_part : TileK::slabs - part* slabs_of_part;
+  static constexpr int panels_in =
+      part + 1 < parts ? panels_of_part : TileK::panels - part* panels_of_part;
   template <int part>
-  using PartQ = SharedTile<Number, Major::k, 64, 64 * slabs_in<part>>;
+  using PartQ = SharedTile<Number, Major::k, 64, 64 * panels_in<part>>;
   template <int part>
-  using PartK = SharedTile<Number, Major::k, tile_k, 64 * slabs_in<part>>;
+  using PartK = SharedTile<Number, Major::k, tile_k, 64 * panels_in<part>>;
   template <int part>
   using PartScores = Mma<Shape<64, tile_k>, Numbers, PartQ<part>, PartK<part>>;
-  // The same bytes as the first slabs of K where values are in keys.
-  using TileV = SharedTile<Number, Major::mn, 64 * slabs, tile_k>;
+  // The same bytes as the first panels of K where values are in keys.
+  using TileV = SharedTile<Number, Major::mn, 64 * panels, tile_k>;
   using TileP = SharedTile<Number, Major::k, 64, tile_k,
                            tile_k % 64 == 0   ? 128
                            : tile_k % 32 == 0 ? 64
@@ -51,9 +51,9 @@ struct WideForwardShape : LoadedTiles<Config, First, Q, 64> {
   template <int columns>
   using OthersOutputs = Mma<Shape<64, columns>, Numbers, TileP, TileV>;  // of the other's
 
-  // Weights lie in a slab of the keys that no values are in, if there is one of their size.
+  // Weights lie in a panel of the keys that no values are in, if there is one of their size.
   static constexpr bool weights_in_keys =
-      values_in_keys && TileK::slabs > slabs&& TileP::bytes <= TileK::slab_bytes;
+      values_in_keys && TileK::panels > panels&& TileP::bytes <= TileK::panel_bytes;
   // Whether K has a stage for all of the next tile before the tile before is used up.
   static constexpr bool scores_first = !values_in_keys || stages > 2;
 
@@ -64,11 +64,12 @@ struct WideForwardShape : LoadedTiles<Config, First, Q, 64> {
   static constexpr int bytes_of_totals = 128 * 2 * 4;  // a consumer's partial sums, by thread
 
   // Shared memory, from a multiple of 1024 on. Where Q was, results go.
-  static constexpr int bytes_of_slabs =
+  static constexpr int bytes_of_epilogue =
                            consumers * 4 * static_cast<int>(sizeof(contraction::EpilogueTile)),
-                       q = 0, k = TileQ::bytes > bytes_of_slabs ? TileQ::bytes : bytes_of_slabs,
+                       q = 0,
+                       k = TileQ::bytes > bytes_of_epilogue ? TileQ::bytes : bytes_of_epilogue,
                        v = values_in_keys ? k : k + stages * TileK::bytes,
-                       p = weights_in_keys  ? k + slabs * TileK::slab_bytes
+                       p = weights_in_keys  ? k + panels * TileK::panel_bytes
                            : values_in_keys ? k + stages * TileK::bytes
                                             : v + stages * TileV::bytes,
                        bytes_of_stage_v = values_in_keys ? TileK::bytes : TileV::bytes,
@@ -120,12 +121,12 @@ SINTER_DEVICE void produce_wide(const Args& args, unsigned shared) {
       S::pipe_of_part(shared, 0).acquire(state_k);
       for_each_number<S::parts>([&]<int part>() {
         using Part = typename S::template PartK<part>;
-        constexpr int slab = part * S::slabs_of_part;
+        constexpr int panel = part * S::panels_of_part;
         const auto pipe = S::pipe_of_part(shared, part);
         pipe.expect(state_k, Part::bytes);
         load_tile<K, Part>(
-            args, c, n * S::tile_k, slab * 64,
-            shared + S::k + state_k.stage * S::TileK::bytes + slab * Part::slab_bytes,
+            args, c, n * S::tile_k, panel * 64,
+            shared + S::k + state_k.stage * S::TileK::bytes + panel * Part::panel_bytes,
             pipe.full(state_k));
       });
       state_k.advance();

@@ -94,8 +94,8 @@ struct LaneLine {
   // `lines` and `along`: how many times 16 lines and 32 bytes further; the permutation of a line is
   // an exclusive or.
   SINTER_DEVICE int operator()(int lines, int along) const {
-    constexpr int in_slab = Tile::swizzle / 32;
-    return (at ^ along % in_slab * 32) + along / in_slab * Tile::slab_bytes +
+    constexpr int in_panel = Tile::swizzle / 32;
+    return (at ^ along % in_panel * 32) + along / in_panel * Tile::panel_bytes +
            lines * 16 * Tile::swizzle;
   }
 };

@@ -70,8 +70,8 @@ struct ChainedShape {
   // Shared memory, from a multiple of 1024 on.
   static constexpr int stage_bytes = TileA::bytes + TileB::bytes;
   static constexpr int stages_c = Config::stages * stage_bytes,
-                       slabs = stages_c + Config::stages_c * TileC::bytes,
-                       pipe = slabs +
+                       epilogue_tiles = stages_c + Config::stages_c * TileC::bytes,
+                       pipe = epilogue_tiles +
                               consumers * 4 * static_cast<int>(sizeof(contraction::EpilogueTile)),
                        pipe_c = pipe + Pipe::bytes, end = pipe_c + PipeC::bytes;
   static constexpr int shared_bytes = end + 1023;
@@ -200,7 +200,8 @@ SINTER_DEVICE void run(const Args& args) {
   }
   hopper::take_registers<Config::consumer_registers>();
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 - 4, 0);
-  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory.pointer + S::slabs)[warp];
+  EpilogueTile& epilogue_tile =
+      reinterpret_cast<EpilogueTile*>(memory.pointer + S::epilogue_tiles)[warp];
   Consumer<Config, S, Middle, Args> consumer(shared, warpgroup - 1);
   const EpilogueTile::Fragment fragment;
   for (int tile = static_cast<int>(blockIdx.x); tile < S::tiles;
@@ -221,10 +222,11 @@ SINTER_DEVICE void run(const Args& args) {
 #pragma unroll 1
     for (int part = 0; part < S::across; ++part) {
       contraction::put_tile<0, S::across, 1>(
-          slab, fragment, contraction::OneBlock<typename S::SecondProduct::Sums>{sums}, part);
+          epilogue_tile, fragment, contraction::OneBlock<typename S::SecondProduct::Sums>{sums},
+          part);
       __syncwarp();
       place.column = part * EpilogueTile::columns;
-      contraction::finish<Config, Body>(args, slab, place, AllRows{});
+      contraction::finish<Config, Body>(args, epilogue_tile, place, AllRows{});
       __syncwarp();
     }
   }

@@ -10,8 +10,8 @@
 
 namespace sinter::contraction {
 
-// What a lane moves of a slab at once: `unroll` packs of neighbours, 32 packs apart. What several
-// packs read is fetched before the first is computed.
+// What a lane moves of an epilogue tile at once: `unroll` packs of neighbours, 32 packs apart. What
+// several packs read is fetched before the first is computed.
 template <class Config, class Body>
 struct Packs {
   using P = Problem<Config>;
@@ -48,7 +48,7 @@ struct Packs {
   }
 
   template <class Args, class Rows>
-  SINTER_DEVICE void compute(const Args& args, EpilogueTile& slab,
+  SINTER_DEVICE void compute(const Args& args, EpilogueTile& epilogue_tile,
                              const EpilogueCoord<Config>& place, const Rows& rows, int first,
                              Reduced& reduced) {
     constexpr int last = along_columns ? P::first_k - 1 : P::first_n - 1, dim = last < 0 ? 0 : last;
@@ -62,7 +62,7 @@ struct Packs {
         float sums[products][width];
 #pragma unroll
         for (int p = 0; p < products; ++p)
-          slab.template get<width, along_columns>(row, column + p * columns, sums[p]);
+          epilogue_tile.template get<width, along_columns>(row, column + p * columns, sums[p]);
         draw_numbers<Body>(args, c, held[u]);
 #pragma unroll
         for (int e = 0; e < width; ++e) {
@@ -78,7 +78,7 @@ struct Packs {
       reduced.end_packs(args, c, place.row + row, place.column + column, inside[u], u % spots);
       const int packs = (first / 32 + u + 1) * 32;
       if (Reduced::any && packs % (beside * kReducedTogether) == 0)
-        reduced.end_lines(args, slab, place, packs / beside - kReducedTogether);
+        reduced.end_lines(args, epilogue_tile, place, packs / beside - kReducedTogether);
     }
   }
 
@@ -97,12 +97,12 @@ struct Packs {
   }
 };
 
-// Runs the epilogue over a slab; the whole warp takes part.
+// Runs the epilogue over an epilogue tile; the whole warp takes part.
 template <class Config, class Body, class Args, class Rows>
-SINTER_DEVICE void finish(const Args& args, EpilogueTile& slab, const EpilogueCoord<Config>& place,
-                          const Rows& rows) {
+SINTER_DEVICE void finish(const Args& args, EpilogueTile& epilogue_tile,
+                          const EpilogueCoord<Config>& place, const Rows& rows) {
   using Some = Packs<Config, Body>;
-  retake_slab<Config, Body>(args, slab, place, rows);
+  retake_tile<Config, Body>(args, epilogue_tile, place, rows);
   EpilogueReductions<Config, Body> reduced;
   reduced.start();
 #pragma unroll 1
@@ -110,7 +110,7 @@ SINTER_DEVICE void finish(const Args& args, EpilogueTile& slab, const EpilogueCo
        first += 32 * Some::unroll) {
     Some packs;
     packs.fetch(args, place, rows, first);
-    packs.compute(args, slab, place, rows, first, reduced);
+    packs.compute(args, epilogue_tile, place, rows, first, reduced);
   }
 }
 

@@ -4,7 +4,7 @@
 
 namespace sinter::contraction {
 
-// A sum as a word of a slab, and back; integers keep their bits.
+// A sum as a word of an epilogue tile, and back; integers keep their bits.
 SINTER_DEVICE float word(float sum) { return sum; }
 SINTER_DEVICE float word(int sum) { return __int_as_float(sum); }
 template <class Sum>
@@ -104,16 +104,18 @@ struct OneBlock {
 // EpilogueTile number `which` of a warp's sums; registers have no index, so each number is a
 // branch, and what the branches have in common comes from outside: it costs time to compile.
 template <int number, int across, int products, class Sums>
-SINTER_DEVICE void put_tile(EpilogueTile& slab, const EpilogueTile::Fragment& fragment,
+SINTER_DEVICE void put_tile(EpilogueTile& epilogue_tile, const EpilogueTile::Fragment& fragment,
                             const Sums& sums, int which) {
   if (which == number)
-    slab.put<number / across, number % across*(EpilogueTile::columns / products), products>(
-        fragment, sums);
+    epilogue_tile
+        .put<number / across, number % across*(EpilogueTile::columns / products), products>(
+            fragment, sums);
   if constexpr (number + 1 < Sums::blocks * across)
-    put_tile<number + 1, across, products>(slab, fragment, sums, which);
+    put_tile<number + 1, across, products>(epilogue_tile, fragment, sums, which);
 }
 
-// Where a warp's slab lies in the result; rows and columns end before `row_end` and `column_end`.
+// Where a warp's epilogue tile lies in the result; rows and columns end before `row_end` and
+// `column_end`.
 template <class Config>
 struct EpilogueCoord {
   typename Problem<Config>::Coord batch;

@@ -123,7 +123,7 @@ struct ThreadSums {
   // Puts 16 rows x 64 columns of the warp's tile; registers have no index, so that each place is a
   // branch.
   template <int number, int across>
-  SINTER_DEVICE void put(EpilogueTile& slab, int lane_m, int lane_n, int which) const {
+  SINTER_DEVICE void put(EpilogueTile& epilogue_tile, int lane_m, int lane_n, int which) const {
     if (which == number) {
       constexpr int first_n = number % across * EpilogueTile::columns / 8,
                     left = T::columns - first_n, count = left < 8 ? left : 8;
@@ -131,11 +131,12 @@ struct ThreadSums {
       for (int i = 0; i < 4; ++i)
 #pragma unroll
         for (int j = 0; j < count; ++j)
-          slab.at[EpilogueTile::place(LinesA::number(i, lane_m), LinesB::number(j, lane_n))] =
+          epilogue_tile
+              .at[EpilogueTile::place(LinesA::number(i, lane_m), LinesB::number(j, lane_n))] =
               at[number / across * 4 + i][first_n + j];
     }
     if constexpr (number + 1 < T::rows / 4 * across)
-      put<number + 1, across>(slab, lane_m, lane_n, which);
+      put<number + 1, across>(epilogue_tile, lane_m, lane_n, which);
   }
 };
 
@@ -229,7 +230,7 @@ SINTER_DEVICE void run_by_threads(const Args& args, const Rows& rows) {
   const int row = warp / Config::warps_n * W::rows, column = warp % Config::warps_n * W::columns;
   const LinesA lines_a(row, lane_m);
   const LinesB lines_b(column, lane_n);
-  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(dynamic_memory)[warp];
+  EpilogueTile& epilogue_tile = reinterpret_cast<EpilogueTile*>(dynamic_memory)[warp];
   for (long long tile = blockIdx.x; tile < W::tiles; tile += gridDim.x) {
     const WarpTileBounds<Config> at(tile, rows);
     if (at.empty()) break;
@@ -243,7 +244,7 @@ SINTER_DEVICE void run_by_threads(const Args& args, const Rows& rows) {
       b.aim(place.batch, at.column0, P::columns, rows);
       sum_thread_tile<Config>(args, a, b, shared, lines_a, lines_b, sums);
     }
-    __syncthreads();  // slabs lie where the last step is read
+    __syncthreads();  // epilogue tiles lie where the last step is read
 
     place.row_end = at.row_end;
     const Index end = at.column0 + column + W::columns;
@@ -251,11 +252,11 @@ SINTER_DEVICE void run_by_threads(const Args& args, const Rows& rows) {
     constexpr int across = (W::columns + EpilogueTile::columns - 1) / EpilogueTile::columns;
 #pragma unroll 1
     for (int s = 0; s < W::blocks_m * across; ++s) {
-      sums.template put<0, across>(slab, lane_m, lane_n, s);
+      sums.template put<0, across>(epilogue_tile, lane_m, lane_n, s);
       __syncwarp();
       place.row = at.row0 + row + s / across * 16;
       place.column = at.column0 + column + s % across * EpilogueTile::columns;
-      finish<Config, Body>(args, slab, place, rows);
+      finish<Config, Body>(args, epilogue_tile, place, rows);
       __syncwarp();
     }
     __syncthreads();  // the next tile writes to the shared memory

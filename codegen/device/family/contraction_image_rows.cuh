@@ -74,8 +74,8 @@ struct ImageRowsShape {
   using Product = Mma<sinter::Shape<64, columns>, Types<Number, Number, float>, Registers, Filter>;
   using Fragments = OperandFragment<Number, R::depth>;
   static constexpr int y = P::first_n - 2, x = P::first_n - 1;  // indices of the domain
-  static constexpr int slabs = Filter::bytes,
-                       stages = slabs + 4 * static_cast<int>(sizeof(EpilogueTile));
+  static constexpr int epilogue_tiles = Filter::bytes,
+                       stages = epilogue_tiles + 4 * static_cast<int>(sizeof(EpilogueTile));
   static SINTER_DEVICE int height() { return static_cast<int>(Config::Extent::at(y)); }
   static SINTER_DEVICE int width() { return static_cast<int>(Config::Extent::at(x)); }
   static constexpr int tiles = static_cast<int>(P::columns) / columns;
@@ -252,7 +252,7 @@ SINTER_DEVICE void take_group(const unsigned char* stage, Fragments& a) {
 template <class Config, class Body, class Args, class Coord, class Sums>
 SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row, int count,
                                 PartColumns<Config, Body>& read_columns, Sums& sums,
-                                EpilogueTile& slab) {
+                                EpilogueTile& epilogue_tile) {
   using P = Problem<Config>;
   using S = ImageRowsShape<Config>;
   static_assert(Body::sources == 0, "nothing is read that differs from row to row");
@@ -287,7 +287,7 @@ SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row,
   constexpr int across = (S::columns + 63) / 64;
   for_each_number<across>([&]<int part>() {
     unsigned char* const tile =
-        reinterpret_cast<unsigned char*>(&slab) + part % 2 * StoreTile::bytes;
+        reinterpret_cast<unsigned char*>(&epilogue_tile) + part % 2 * StoreTile::bytes;
     if (part > 1) __syncwarp();  // the tile that was here has been read
     PartSums of_part;
 #pragma unroll
@@ -312,7 +312,8 @@ SINTER_DEVICE void run_image_rows(const Args& args) {
   const SharedMemory all;
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
   hardware::grid_dependency_wait();
-  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(all.pointer + S::slabs)[warp];
+  EpilogueTile& epilogue_tile =
+      reinterpret_cast<EpilogueTile*>(all.pointer + S::epilogue_tiles)[warp];
   unsigned char* const stages = all.pointer + S::stages + warp * (Config::stages * R::stage_bytes);
   GroupLoader<Config, Image> loader;
   for (int i = 0; i < Config::stages - 1; ++i) loader.load(args, warp, stages + i * R::stage_bytes);
@@ -350,7 +351,7 @@ SINTER_DEVICE void run_image_rows(const Args& args) {
     wgmma::wait<0>(sums, a);
     store_pixels<Config, Body>(
         args, place, (row_of_image + walk.row()) * S::width() + static_cast<int>(place.at[S::x]),
-        S::width() - static_cast<int>(place.at[S::x]), columns, sums, slab);
+        S::width() - static_cast<int>(place.at[S::x]), columns, sums, epilogue_tile);
   }
   wait_for_copies();
 }

@@ -143,7 +143,7 @@ SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
   const unsigned shared = warp_matrix::address(dynamic_memory);
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
   const int row = warp / Config::warps_n * T::rows, column = warp % Config::warps_n * T::columns;
-  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(dynamic_memory)[warp];
+  EpilogueTile& epilogue_tile = reinterpret_cast<EpilogueTile*>(dynamic_memory)[warp];
   for (long long tile = blockIdx.x; tile < T::tiles; tile += gridDim.x) {
     const WarpTileBounds<Config> at(tile, rows);
     if (at.empty()) break;
@@ -164,11 +164,11 @@ SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
     const auto finished = sums.finished();
 #pragma unroll 1
     for (int s = 0; s < T::blocks_m * across; ++s) {
-      put_tile<0, across, 1>(slab, fragment, finished, s);
+      put_tile<0, across, 1>(epilogue_tile, fragment, finished, s);
       __syncwarp();
       place.row = at.row0 + row + s / across * 16;
       place.column = at.column0 + column + s % across * EpilogueTile::columns;
-      finish<Config, Body>(args, slab, place, rows);
+      finish<Config, Body>(args, epilogue_tile, place, rows);
       __syncwarp();
     }
     __syncthreads();  // the next tile writes to the shared memory

@@ -67,32 +67,32 @@ concept RetakesSums = requires {
   typename Body::Retaken;
 };
 
-// Whether a slab holds a NaN: a sum of four with one among them is one. The other way round, the
-// sum of two infinities costs no more than a second look.
-SINTER_DEVICE bool may_hold_nan(const EpilogueTile& slab) {
+// Whether an epilogue tile holds a NaN: a sum of four with one among them is one. The other way
+// round, the sum of two infinities costs no more than a second look.
+SINTER_DEVICE bool may_hold_nan(const EpilogueTile& epilogue_tile) {
   bool found = false;
 #pragma unroll
   for (int i = static_cast<int>(threadIdx.x) % 32 * 4;
        i < EpilogueTile::rows * EpilogueTile::columns; i += 128) {
-    const float4 four = *reinterpret_cast<const float4*>(slab.at + i);
+    const float4 four = *reinterpret_cast<const float4*>(epilogue_tile.at + i);
     const float sum = four.x + four.y + four.z + four.w;
     found = found || sum != sum;
   }
   return __any_sync(0xffffffffu, found);
 }
 
-// Takes the slab's NaNs again; the whole warp takes part.
+// Takes the epilogue tile's NaNs again; the whole warp takes part.
 template <class Config, class Body, class Args, class Rows>
-SINTER_DEVICE void retake_slab(const Args& args, EpilogueTile& slab,
+SINTER_DEVICE void retake_tile(const Args& args, EpilogueTile& epilogue_tile,
                                const EpilogueCoord<Config>& place, const Rows& rows) {
   if constexpr (RetakesSums<Body>) {
     using P = Problem<Config>;
     static_assert(Config::products == 1);
-    if (!may_hold_nan(slab)) return;
+    if (!may_hold_nan(epilogue_tile)) return;
 #pragma unroll 1
     for (int i = 0; i < EpilogueTile::rows * EpilogueTile::columns; ++i) {
       const int row = i / EpilogueTile::columns, column = i % EpilogueTile::columns;
-      float& sum = slab.at[EpilogueTile::place(row, column)];
+      float& sum = epilogue_tile.at[EpilogueTile::place(row, column)];
       const bool inside =
           place.row + row < place.row_end && place.column + column < place.column_end;
       if (!inside || sum == sum) continue;

@@ -1,8 +1,8 @@
-// Reductions over the rows or columns of a contraction's results, while a warp's slab of them
-// leaves shared memory. A generated struct R names a reduction as in core reductions, says with
-// `over_m` and `over_n` what it goes over, and stores the partial result of 16 rows, 16 columns or
-// 16 x 16 elements; the next kernel finishes it. Slabs lie at multiples of 16, so that parts and
-// their order do not depend on the tiles.
+// Reductions over the rows or columns of a contraction's results, while a warp's epilogue tile of
+// them leaves shared memory. A generated struct R names a reduction as in core reductions, says
+// with `over_m` and `over_n` what it goes over, and stores the partial result of 16 rows, 16
+// columns or 16 x 16 elements; the next kernel finishes it. Epilogue tiles lie at multiples of 16,
+// so that parts and their order do not depend on the tiles.
 #pragma once
 #include "sinter/device/family/contraction_epilogue_tile.cuh"
 #include "sinter/device/family/reductions.cuh"
@@ -18,7 +18,8 @@ struct EpilogueReductions {
   using All = typename Body::Reductions;
   static constexpr int width = Config::width;
   static constexpr bool along_columns = Config::n_fastest;
-  // Packs in a line of the slab, those of them side by side in a warp, and how many a lane has.
+  // Packs in a line of the epilogue tile, those of them side by side in a warp, and how many a lane
+  // has.
   static constexpr int columns = EpilogueTile::columns / Config::products,
                        beside = (along_columns ? columns : EpilogueTile::rows) / width,
                        across = beside < 32 ? beside : 32, spots = beside / across;
@@ -53,10 +54,10 @@ struct EpilogueReductions {
     });
   }
 
-  // The end of 16 lines, of which `line` is the first. Along columns they end with the slab, whose
-  // memory is free then.
+  // The end of 16 lines, of which `line` is the first. Along columns they end with the epilogue
+  // tile, whose memory is free then.
   template <class Args>
-  SINTER_DEVICE void end_lines(const Args& args, EpilogueTile& slab,
+  SINTER_DEVICE void end_lines(const Args& args, EpilogueTile& epilogue_tile,
                                const EpilogueCoord<Config>& place, int line) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     for_reductions(at[0][0], [&]<class R>(R*) {
@@ -81,7 +82,7 @@ struct EpilogueReductions {
               store<R>(args, place, line, (s * across + lane) * width, total);
           }
         } else if constexpr (along_columns) {
-          Partial* row = reinterpret_cast<Partial*>(slab.at);
+          Partial* row = reinterpret_cast<Partial*>(epilogue_tile.at);
           __syncwarp();
           if (lane < across)
 #pragma unroll

@@ -274,11 +274,11 @@ SINTER_DEVICE int next_part(const TileCoord<Config>& tile, int part) {
   return tile.column + (part + 1 < Shape<Config>::across ? (part + 1) * 64 : 0);
 }
 
-// `slab`: of the warp. Its halves take parts in turn, also from one tile to the next: `tile_number`
-// of the block's.
+// `epilogue_tile`: of the warp. Its halves take parts in turn, also from one tile to the next:
+// `tile_number` of the block's.
 template <class Config, class Body, class Rows, class Args>
 SINTER_DEVICE void store_tile(const Args& args, const TileCoord<Config>& tile, int first_row,
-                              EpilogueTile& slab, int tile_number) {
+                              EpilogueTile& epilogue_tile, int tile_number) {
   using P = Problem<Config>;
   using S = Shape<Config>;
   static_assert(stores_as_summed<Config, Body>() && !Rows::grouped);
@@ -295,7 +295,7 @@ SINTER_DEVICE void store_tile(const Args& args, const TileCoord<Config>& tile, i
   for_each_part<Config, kWrittenOut<Body, 0>>([&](auto number) {
     const int block = number / S::across, part = number % S::across,
               row = tile.row + first_row + block * 64 + warp * 16, column = tile.column + part * 64;
-    const unsigned to = hopper::address(&slab) + (number + turn) % 2 * StoreTile::bytes;
+    const unsigned to = hopper::address(&epilogue_tile) + (number + turn) % 2 * StoreTile::bytes;
     PartSums sums;
     if constexpr (!StoresSums<Body>) get_part<Config>(number, sums);
     hopper::wait_for_stores<1>();  // the one before the last has left; of the lane that stored it
@@ -368,7 +368,7 @@ struct RowPieces {
 
 template <class Config, class Body, class Args>
 SINTER_DEVICE void store_rows(const Args& args, const TileCoord<Config>& tile, int first_row,
-                              EpilogueTile& slab) {
+                              EpilogueTile& epilogue_tile) {
   using P = Problem<Config>;
   using S = Shape<Config>;
   static_assert(stores_as_summed<Config, Body>());
@@ -407,8 +407,8 @@ SINTER_DEVICE void store_rows(const Args& args, const TileCoord<Config>& tile, i
       Result::each_row(tile, batch, row, tile.column + Result::column(), exists, find);
       load_part(0);
     }
-    unsigned char* const tiles =
-        reinterpret_cast<unsigned char*>(&slab) + (sources > 0 ? 0 : number % 2) * StoreTile::bytes;
+    unsigned char* const tiles = reinterpret_cast<unsigned char*>(&epilogue_tile) +
+                                 (sources > 0 ? 0 : number % 2) * StoreTile::bytes;
     __syncwarp();  // the tile that was here has been read
     for_each_number<sources>([&]<int s>() { source[s].put(tiles + s * StoreTile::bytes); });
     if constexpr (sources > 0) {

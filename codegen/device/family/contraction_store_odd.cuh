@@ -108,7 +108,7 @@ SINTER_DEVICE void store_part_of_row(Stored* to, const unsigned char* tile, int 
 
 template <class Config, class Body, class Args>
 SINTER_DEVICE void store_odd_rows(const Args& args, const TileCoord<Config>& tile, int first_row,
-                                  EpilogueTile& slab) {
+                                  EpilogueTile& epilogue_tile) {
   using P = Problem<Config>;
   using S = Shape<Config>;
   static_assert(stores_as_summed<Config, Body>() && Body::sources == 0);
@@ -126,7 +126,7 @@ SINTER_DEVICE void store_odd_rows(const Args& args, const TileCoord<Config>& til
     const int block = number / S::across, part = number % S::across,
               row = tile.row + first_row + block * 64 + warp * 16, column = tile.column + part * 64;
     unsigned char* const staged =
-        reinterpret_cast<unsigned char*>(&slab) + number % 2 * StoreTile::bytes;
+        reinterpret_cast<unsigned char*>(&epilogue_tile) + number % 2 * StoreTile::bytes;
     __syncwarp();  // what was here has left
     PartSums sums;
     get_part<Config>(number, sums);

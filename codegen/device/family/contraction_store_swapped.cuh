@@ -115,10 +115,10 @@ SINTER_DEVICE void store_pixel_pieces(const Args& args, const PixelPlaces<Config
   }
 }
 
-// `slabs`: of the warpgroup's four warps.
+// `epilogue_tiles`: of the warpgroup's four warps.
 template <class Config, class Body, class Args>
 SINTER_DEVICE void store_rows_swapped(const Args& args, const TileCoord<Config>& tile,
-                                      int first_row, EpilogueTile* slabs, int consumer) {
+                                      int first_row, EpilogueTile* epilogue_tiles, int consumer) {
   using P = Problem<Config>;
   using S = Shape<Config>;
   static_assert(stores_as_summed<Config, Body>() && Body::sources == 0 && S::columns == 64);
@@ -153,7 +153,7 @@ SINTER_DEVICE void store_rows_swapped(const Args& args, const TileCoord<Config>&
 #pragma unroll(together)
   for (int part = 0; part < parts; ++part) {
     const auto tile_of = [&](int i) {
-      return reinterpret_cast<unsigned char*>(slabs + i) + part % 2 * StoreTile::bytes;
+      return reinterpret_cast<unsigned char*>(epilogue_tiles + i) + part % 2 * StoreTile::bytes;
     };
     if constexpr (StoresSums<Body>) {
       unsigned lines[in_part];

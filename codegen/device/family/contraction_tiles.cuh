@@ -142,7 +142,7 @@ struct Shape {
                 ((!is_known(P::rows) || Config::loaded_rows >= P::rows) && Config::tile_m == 64));
   // Of the result: with two products, half of the tile's columns belong to each.
   static constexpr int columns = Config::tile_n / Config::products,
-                       slab_columns = EpilogueTile::columns / Config::products;
+                       epilogue_tile_columns = EpilogueTile::columns / Config::products;
   static constexpr int stage_bytes = a_bytes + b_bytes;
   // A block of one warpgroup loads for itself (contraction_image_rows.cuh).
   static constexpr int consumers = Config::threads > 128 ? Config::threads / 128 - 1 : 1;
@@ -175,9 +175,10 @@ struct Shape {
   }();
   static constexpr auto tiles = number<is_known(P::batches, tiles_m, tiles_n)>(
       [] { return static_cast<int>(P::batches) * tiles_m * tiles_n; });
-  // With `split` a block has one tile, and its stages end as room for the slabs of the sums.
-  static constexpr int across = (columns + slab_columns - 1) / slab_columns;
-  static constexpr int parts = blocks * across;  // slabs of a warp
+  // With `split` a block has one tile, and its stages end as room for the epilogue tiles of the
+  // sums.
+  static constexpr int across = (columns + epilogue_tile_columns - 1) / epilogue_tile_columns;
+  static constexpr int parts = blocks * across;  // epilogue tiles of a warp
   static_assert(Config::split == 1 ||
                 (!Config::alternate &&
                  consumers * 4 * parts * static_cast<int>(sizeof(EpilogueTile)) <=
@@ -197,7 +198,7 @@ struct Shape {
   // Shared memory, from a multiple of 1024 on.
   static constexpr int ring = Config::stages * stage_bytes,
                        room = consumers * 4 * static_cast<int>(sizeof(EpilogueTile)),
-                       slabs = LeavesThroughRing<Config> ? 0 : ring;
+                       epilogue_tiles = LeavesThroughRing<Config> ? 0 : ring;
   static_assert(!LeavesThroughRing<Config> || (Config::split == 1 && room <= ring));
   static constexpr int full = LeavesThroughRing<Config> ? ring : ring + room,
                        empty = full + Config::stages * 8, end = empty + Config::stages * 8;

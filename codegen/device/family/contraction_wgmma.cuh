@@ -23,6 +23,7 @@
 #include "sinter/device/engine/shared_memory.cuh"
 #include "sinter/device/engine/wgmma.cuh"
 #include "sinter/device/family/contraction_epilogue.cuh"
+#include "sinter/device/family/contraction_multiply.cuh"
 #include "sinter/device/family/contraction_producer.cuh"
 #include "sinter/device/family/contraction_scales.cuh"
 #include "sinter/device/family/contraction_store.cuh"
@@ -30,239 +31,7 @@
 
 namespace sinter::contraction {
 
-// A warpgroup's sums: a set for every 64 rows. With promote_accumulators those of
-// two stages follow.
-template <class Config>
-struct TileSums {
-  static constexpr int blocks = Shape<Config>::blocks, count = Config::tile_n / 2,
-                       sets = SwapsProducts<Config>
-                                  ? 1
-                                  : blocks * (Config::promote_accumulators ? 3 : 1);
-
-  static SINTER_DEVICE void declare() {
-    for_each_number<sets>([]<int set>() { Sums<Config, set>::declare(); });
-  }
-  template <int block, int first, int fours>
-  SINTER_DEVICE void store(float* to, const int* at) const {
-    Sums<Config, block>{}.template store<first, fours, 8 * EpilogueTile::columns>(to, at);
-  }
-};
-
-// Adds a stage's sums, the sets from `from` on, to those of the stages before it: the tensor cores
-// add 8-bit products with fewer bits than f32 has.
-template <class Config, int from>
-SINTER_DEVICE void promote_accumulators() {
-  for_each_number<Shape<Config>::blocks>(
-      []<int set>() { Sums<Config, set>{}.add(Sums<Config, from + set>{}); });
-}
-
-// With `alternate` a consumer may wait for a stage only when the other one has waited for all of
-// its own, since a parity tells neighbouring uses of a stage apart and no others.
-SINTER_DEVICE void wait_for_turn(int consumer) {
-  if (consumer == 0)
-    hopper::wait_at<2, 256>();
-  else
-    hopper::wait_at<3, 256>();
-}
-SINTER_DEVICE void give_turn(int consumer) {
-  if (consumer == 0)
-    hopper::pass<3, 256>();
-  else
-    hopper::pass<2, 256>();
-}
-
-// The ring as a consumer sees it, and where its warpgroup's operands lie in the first stage.
-template <class Config, class A, class B>
-struct Consumer {
-  using S = Shape<Config>;
-  using TileA = StageTile<A, Config::tile_m>;
-  using TileB = StageTile<B, S::loaded_columns>;
-  // wgmma reads numbers of 32 bits only along k. Threads read others to registers.
-  static constexpr bool by_threads = !A::k_fastest && TileA::element == 4;
-  using Left = Choice<by_threads, Registers, TileA>;
-  using Product =
-      Mma<sinter::Shape<64, Config::tile_n>,
-          Types<typename A::Number, typename B::Number, typename Config::Sum>, Left, TileB>;
-  StagePipeline<Config> pipeline;
-  unsigned long long a, b;  // descriptors
-  typename StagePipeline<Config>::State state;
-  const unsigned char* left;  // where A lies
-
-  SINTER_DEVICE Consumer(const unsigned char* memory, unsigned shared, int first_row)
-      : pipeline{shared + S::full},
-        a(TileA::descriptor(shared + TileA::further(first_row))),
-        b(TileB::descriptor(shared + S::a_bytes)),
-        left(memory + TileA::further(first_row)) {}
-
-  // Waits for a stage and starts its products, to the sets of sums from `first` on. `step`: of k.
-  template <int first = 0>
-  SINTER_DEVICE void multiply_stage(bool keep, int step) const {
-    const int offset = start_stage();
-    S::with_steps(step, [&]<int steps>() {
-      for_each_number<S::blocks>([&]<int block>() {
-        Product::template multiply<steps>(Sums<Config, first + block>{},
-                                          a + offset + TileA::further(block * 64) / 16, b + offset,
-                                          keep);
-      });
-      wgmma::commit();
-    });
-  }
-  // The same in so many groups: long instructions, as short ones would wait for the loop's. (On an
-  // H100, us, written out and so, two runs each: 2048 x 2048 x 2048 27.8, 27.8 and 27.0, 27.9; 4096
-  // x 4096 x 4096 195, 199 and 197, 190; 4096 x 16384 x 4096 with gelu 812, 769 and 761, 773; but
-  // 64 x 8192 x 8192 in 64 columns 48.2 and 49.6, 256 channels of 14 x 14 in 128 columns 85.1
-  // and 85.7.)
-  static constexpr bool loops = Config::tile_n >= 192 && is_known(S::tiles);
-  static constexpr int groups = loops ? TileA::steps : 1;
-  SINTER_DEVICE void multiply_stage_in_groups(bool keep, int step) const {
-    if constexpr (!loops) return multiply_stage(keep, step);
-    const int offset = start_stage();
-    S::with_steps(step, [&]<int steps>() {
-      wgmma::commit_each<steps, groups>([&](int i) {
-        for_each_number<S::blocks>([&]<int block>() {
-          Product::multiply_step(Sums<Config, block>{},
-                                 a + offset + TileA::further(block * 64) / 16, b + offset, i,
-                                 keep || i > 0);
-        });
-      });
-    });
-  }
-
- private:
-  // Where its operands lie, in units of 16 bytes from the first stage's.
-  SINTER_DEVICE int start_stage() const {
-    pipeline.wait(state);
-    wgmma::fence();
-    return state.stage * (S::stage_bytes / 16);
-  }
-};
-
-// Multiplies one tile's stages, of which threads read the left operand: while a warpgroup reads,
-// another multiplies.
-template <class Config, class A, class B, class DoneWaiting>
-SINTER_DEVICE void multiply_read_tile(Consumer<Config, A, B>& consumer, int first_step,
-                                      int end_step, const DoneWaiting& done_waiting) {
-  using S = Shape<Config>;
-  using Ring = Consumer<Config, A, B>;
-  constexpr int blocks = S::blocks;
-#pragma unroll 1
-  for (int step = first_step; step < end_step; ++step) {
-    const int stage = consumer.state.stage;
-    OperandFragment<typename A::Number, Ring::TileA::depth> left[blocks];
-    consumer.pipeline.wait(consumer.state);
-#pragma unroll
-    for (int block = 0; block < blocks; ++block)
-      read_rows<typename Ring::TileA>(left[block], consumer.left + stage * S::stage_bytes,
-                                      block * 64);
-    wgmma::fence();
-    const unsigned long long b = consumer.b + stage * (S::stage_bytes / 16);
-    for_each_number<blocks>([&]<int block>() {
-      Ring::Product::multiply(Sums<Config, block>{}, left[block], b, step > first_step);
-    });
-    wgmma::commit();
-    for_each_number<blocks>([&]<int block>() { wgmma::wait<0>(left[block]); });
-    consumer.pipeline.release(consumer.state);
-    consumer.state.advance();
-  }
-  done_waiting();
-}
-
-// Multiplies one tile's stages; `done_waiting` is called when the last stage has come.
-template <class Config, class A, class B, class DoneWaiting>
-SINTER_DEVICE void multiply_tile(Consumer<Config, A, B>& consumer, int first_step, int end_step,
-                                 const DoneWaiting& done_waiting) {
-  if constexpr (Shape<Config>::may_be_empty) {
-    if (first_step == end_step) {
-      for_each_number<Shape<Config>::blocks>([]<int set>() { Sums<Config, set>{}.clear(); });
-      return done_waiting();
-    }
-  }
-  int previous = 0;
-#pragma unroll 1
-  for (int step = first_step; step < end_step; ++step) {
-    consumer.multiply_stage_in_groups(step > first_step, step);
-    wgmma::wait<Consumer<Config, A, B>::groups>();
-    if (step > first_step) consumer.pipeline.release_stage(previous);
-    previous = consumer.state.stage;
-    consumer.state.advance();
-  }
-  done_waiting();
-  wgmma::wait<0>();
-  consumer.pipeline.release_stage(previous);
-}
-
-// How the sums of stages, in turn those of an even and of an odd number, are added up: as they are.
-template <class Config>
-struct PlainStages {
-  SINTER_DEVICE void start(int) {}
-  template <int from>
-  SINTER_DEVICE void promote(int) {
-    promote_accumulators<Config, from>();
-  }
-};
-
-// Or scaled. `room`: of the warp. Scales of a stage are fetched when those of the one two before it
-// have been used.
-template <class Config, class Scales, class Args, class Rows>
-struct ScaledStages {
-  const Args& args;
-  const Rows& rows;
-  const TileCoord<Config>& tile;
-  int first_row, end_step;
-  float* room;
-  StageScales<Config, Scales> of_even{}, of_odd{};
-
-  SINTER_DEVICE void fetch(StageScales<Config, Scales>& scales, int step) {
-    if (step < end_step) scales.fetch(args, rows, tile, first_row, step);
-  }
-  SINTER_DEVICE void start(int step) {
-    fetch(of_even, step);
-    fetch(of_odd, step + 1);
-  }
-  // `next`: the step whose scales take the place of those used.
-  template <int from>
-  SINTER_DEVICE void promote(int next) {
-    auto& scales = from == Shape<Config>::blocks ? of_even : of_odd;
-    scales.template promote<from>(room);
-    fetch(scales, next);
-  }
-};
-
-// The same where the sums of each stage are promoted: while those of one stage are added, another
-// is multiplied. Two at a time, since the compiler gives up on products that are in flight across
-// the end of a loop's body.
-template <class Config, class A, class B, class Stages, class DoneWaiting>
-SINTER_DEVICE void multiply_and_promote(Stages stages, Consumer<Config, A, B>& consumer,
-                                        int first_step, int end_step,
-                                        const DoneWaiting& done_waiting) {
-  constexpr int even = Shape<Config>::blocks, odd = 2 * even;  // their first sets
-  stages.start(first_step);
-  for_each_number<even>([]<int set>() { Sums<Config, set>{}.clear(); });
-#pragma unroll 1
-  for (int step = first_step; step + 1 < end_step; step += 2) {
-    const int first = consumer.state.stage;
-    consumer.template multiply_stage<even>(false, step);
-    consumer.state.advance();
-    consumer.template multiply_stage<odd>(false, step + 1);
-    wgmma::wait<1>();
-    consumer.pipeline.release_stage(first);
-    stages.template promote<even>(step + 2);
-    wgmma::wait<0>();
-    consumer.pipeline.release(consumer.state);
-    stages.template promote<odd>(step + 3);
-    consumer.state.advance();
-  }
-  if ((end_step - first_step) % 2 != 0) {
-    consumer.template multiply_stage<even>(false, end_step - 1);
-    wgmma::wait<0>();
-    consumer.pipeline.release(consumer.state);
-    stages.template promote<even>(end_step);
-    consumer.state.advance();
-  }
-  done_waiting();
-}
-
-// Where slab number `part` of a warp lies in the result.
+// Where epilogue tile number `part` of a warp lies in the result.
 template <class Config>
 SINTER_DEVICE EpilogueCoord<Config> epilogue_place(const TileCoord<Config>& tile, int first_row,
                                                    int part) {
@@ -273,26 +42,26 @@ SINTER_DEVICE EpilogueCoord<Config> epilogue_place(const TileCoord<Config>& tile
   P::set_batch(place.batch, tile.batch);
   const int column_end = tile.column + S::tile_columns;
   place.row = tile.row + first_row + part / S::across * 64 + warp * 16;
-  place.column = tile.column + part % S::across * S::slab_columns;
+  place.column = tile.column + part % S::across * S::epilogue_tile_columns;
   place.row_end = tile.row_end;
   place.column_end = column_end < P::columns ? column_end : P::columns;
   return place;
 }
-// Whether slab number `part` has no results, as those past a tile's boxes have none. By what all
-// threads agree in.
+// Whether epilogue tile number `part` has no results, as those past a tile's boxes have none. By
+// what all threads agree in.
 template <class Config>
 SINTER_DEVICE bool is_past_boxes(int part) {
   using S = Shape<Config>;
   if constexpr (BoxesColumns<Config> && S::across > 1)
-    return part % S::across * S::slab_columns >= S::tile_columns;
+    return part % S::across * S::epilogue_tile_columns >= S::tile_columns;
   return false;
 }
 
-// The slabs of a warp's sums, one after another. With `ahead` a slab is what a lane moves at once,
-// and what the next one reads is fetched before this one leaves.
+// The epilogue tiles of a warp's sums, one after another. With `ahead` an epilogue tile is what a
+// lane moves at once, and what the next one reads is fetched before this one leaves.
 template <class Config, class Body, class Args, class Rows>
 SINTER_DEVICE void finish_tile(const Args& args, const Rows& rows, const TileCoord<Config>& tile,
-                               int first_row, EpilogueTile& slab) {
+                               int first_row, EpilogueTile& epilogue_tile) {
   using S = Shape<Config>;
   const EpilogueTile::Fragment fragment;
   if constexpr (Config::ahead) {
@@ -305,12 +74,12 @@ SINTER_DEVICE void finish_tile(const Args& args, const Rows& rows, const TileCoo
     for (int s = 0; s < S::parts; ++s) {
       All next = current;
       if (s + 1 < S::parts) next.fetch(args, epilogue_place(tile, first_row, s + 1), rows, lane);
-      put_tile<0, S::across, Config::products>(slab, fragment, TileSums<Config>{}, s);
+      put_tile<0, S::across, Config::products>(epilogue_tile, fragment, TileSums<Config>{}, s);
       __syncwarp();
-      retake_slab<Config, Body>(args, slab, epilogue_place(tile, first_row, s), rows);
+      retake_tile<Config, Body>(args, epilogue_tile, epilogue_place(tile, first_row, s), rows);
       EpilogueReductions<Config, Body> reduced;
       reduced.start();
-      current.compute(args, slab, epilogue_place(tile, first_row, s), rows, lane, reduced);
+      current.compute(args, epilogue_tile, epilogue_place(tile, first_row, s), rows, lane, reduced);
       __syncwarp();
       current = next;
     }
@@ -318,9 +87,9 @@ SINTER_DEVICE void finish_tile(const Args& args, const Rows& rows, const TileCoo
 #pragma unroll 1
     for (int s = 0; s < S::parts; ++s) {
       if (is_past_boxes<Config>(s)) continue;
-      put_tile<0, S::across, Config::products>(slab, fragment, TileSums<Config>{}, s);
+      put_tile<0, S::across, Config::products>(epilogue_tile, fragment, TileSums<Config>{}, s);
       __syncwarp();
-      finish<Config, Body>(args, slab, epilogue_place(tile, first_row, s), rows);
+      finish<Config, Body>(args, epilogue_tile, epilogue_place(tile, first_row, s), rows);
       __syncwarp();
     }
   }
@@ -332,7 +101,8 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
   using S = Shape<Config>;
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int first_row = Config::alternate ? 0 : consumer * S::rows;
-  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory + S::slabs)[consumer * 4 + warp];
+  EpilogueTile& epilogue_tile =
+      reinterpret_cast<EpilogueTile*>(memory + S::epilogue_tiles)[consumer * 4 + warp];
   Consumer<Config, A, B> operands(memory, shared, first_row);
   int number = 0;  // of the block's tile
   TileWalk<Config, Rows> walk(rows);
@@ -350,9 +120,9 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
     };
     const int first_step = S::first_step(steps, rank), end_step = S::end_step(steps, rank);
     if constexpr (Scales::on)
-      multiply_and_promote(
-          ScaledStages<Config, Scales, Args, Rows>{args, rows, place, first_row, end_step, slab.at},
-          operands, first_step, end_step, done_waiting);
+      multiply_and_promote(ScaledStages<Config, Scales, Args, Rows>{args, rows, place, first_row,
+                                                                    end_step, epilogue_tile.at},
+                           operands, first_step, end_step, done_waiting);
     else if constexpr (Config::promote_accumulators)
       multiply_and_promote(PlainStages<Config>{}, operands, first_step, end_step, done_waiting);
     else if constexpr (Consumer<Config, A, B>::by_threads)
@@ -371,13 +141,13 @@ SINTER_DEVICE void consume(const Args& args, const Rows& rows, unsigned char* me
       for (int s = 0; s < S::parts; ++s)
         put_tile<0, S::across, Config::products>(parts[s], fragment, TileSums<Config>{}, s);
     } else if constexpr (StoresTiles<Body>) {
-      store_tile<Config, Body, Rows>(args, place, first_row, slab, number);
+      store_tile<Config, Body, Rows>(args, place, first_row, epilogue_tile, number);
     } else if constexpr (StoresOddRows<Body>) {
-      store_odd_rows<Config, Body>(args, place, first_row, slab);
+      store_odd_rows<Config, Body>(args, place, first_row, epilogue_tile);
     } else if constexpr (StoresRows<Body>) {
-      store_rows<Config, Body>(args, place, first_row, slab);
+      store_rows<Config, Body>(args, place, first_row, epilogue_tile);
     } else {
-      finish_tile<Config, Body>(args, rows, place, first_row, slab);
+      finish_tile<Config, Body>(args, rows, place, first_row, epilogue_tile);
     }
   };
   if constexpr (Config::alternate && !is_known(S::tiles)) {
@@ -419,8 +189,8 @@ SINTER_DEVICE float added(float a, float b) {
   return word(static_cast<Sum>(sum_of<Sum>(a) + sum_of<Sum>(b)));
 }
 
-// Adds up what the blocks of the cluster summed and finishes this block's share of the slabs.
-// `first`: the place of the block's one tile, where it is known.
+// Adds up what the blocks of the cluster summed and finishes this block's share of the epilogue
+// tiles. `first`: the place of the block's one tile, where it is known.
 template <class Config, class Body, class Args, class First>
 SINTER_DEVICE void finish_parts(const Args& args, const First& first, unsigned char* memory,
                                 int consumer, int rank) {
@@ -436,7 +206,8 @@ SINTER_DEVICE void finish_parts(const Args& args, const First& first, unsigned c
     else
       return TileWalk<Config, AllRows>(AllRows{}).place(0);
   }();
-  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory + S::slabs)[consumer * 4 + warp];
+  EpilogueTile& epilogue_tile =
+      reinterpret_cast<EpilogueTile*>(memory + S::epilogue_tiles)[consumer * 4 + warp];
   const EpilogueTile* parts =
       reinterpret_cast<const EpilogueTile*>(memory) + (consumer * 4 + warp) * S::parts;
 #pragma unroll 1
@@ -460,11 +231,12 @@ SINTER_DEVICE void finish_parts(const Args& args, const First& first, unsigned c
           sum.x = added<Sum>(sum.x, part[r][j].x), sum.y = added<Sum>(sum.y, part[r][j].y);
           sum.z = added<Sum>(sum.z, part[r][j].z), sum.w = added<Sum>(sum.w, part[r][j].w);
         }
-        *reinterpret_cast<float4*>(slab.at + i + j * 128) = sum;
+        *reinterpret_cast<float4*>(epilogue_tile.at + i + j * 128) = sum;
       }
     }
     __syncwarp();
-    finish<Config, Body>(args, slab, epilogue_place(place, consumer * S::rows, s), AllRows{});
+    finish<Config, Body>(args, epilogue_tile, epilogue_place(place, consumer * S::rows, s),
+                         AllRows{});
     __syncwarp();
   }
 }

@@ -8,8 +8,8 @@
 // columns of all taps; each consumer multiplies the same rows with some of the taps. What a tap
 // would load again comes from the cache once.
 //
-// Neighbouring taps of a row are one product: their channels are slabs of B that begin a line, or a
-// dilation, apart. 64 rows and 192 columns read 85 bytes of shared memory a clock, 64 and 64 all
+// Neighbouring taps of a row are one product: their channels are panels of B that begin a line, or
+// a dilation, apart. 64 rows and 192 columns read 85 bytes of shared memory a clock, 64 and 64 all
 // 128 that there are.
 //
 // Stages may be blocks of the image, 8 pixels wide, as in contraction_window_resident.cuh.
@@ -41,8 +41,9 @@ struct GradientShape {
   static constexpr int stage_bytes = S::a_bytes + (pixels * S::line + 1023) / 1024 * 1024;
 
   // Shared memory, from a multiple of 1024 on.
-  static constexpr int slabs = Config::stages * stage_bytes,
-                       barriers = slabs + S::consumers * 4 * static_cast<int>(sizeof(EpilogueTile));
+  static constexpr int epilogue_tiles = Config::stages * stage_bytes,
+                       barriers = epilogue_tiles +
+                                  S::consumers * 4 * static_cast<int>(sizeof(EpilogueTile));
   using Stages = Pipeline<Config::stages>;
 };
 
@@ -81,7 +82,8 @@ SINTER_DEVICE void consume_gradient(const Args& args, unsigned char* memory, uns
   using Product = Mma<sinter::Shape<64, G::line * G::together>,
                       Types<typename A::Number, typename B::Number, float>, TileA, TileB>;
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 % 4, 0);
-  EpilogueTile& slab = reinterpret_cast<EpilogueTile*>(memory + G::slabs)[consumer * 4 + warp];
+  EpilogueTile& epilogue_tile =
+      reinterpret_cast<EpilogueTile*>(memory + G::epilogue_tiles)[consumer * 4 + warp];
   const typename G::Stages pipeline{shared + G::barriers};
   typename G::Stages::State state;
   const unsigned long long a = TileA::descriptor(shared),
@@ -123,7 +125,8 @@ SINTER_DEVICE void consume_gradient(const Args& args, unsigned char* memory, uns
         constexpr int first = number % G::together * G::line / 2;
         if (t == number)
           typename G::template Sums<number / G::together>{}
-              .template store<first, G::line / 8, 8 * EpilogueTile::columns>(slab.at, fragment.at);
+              .template store<first, G::line / 8, 8 * EpilogueTile::columns>(epilogue_tile.at,
+                                                                             fragment.at);
       });
       __syncwarp();
       EpilogueCoord<Config> at;
@@ -132,7 +135,7 @@ SINTER_DEVICE void consume_gradient(const Args& args, unsigned char* memory, uns
       at.column = place.column + (first_tap + t) * G::line;
       at.row_end = place.row_end;
       at.column_end = P::columns;
-      finish<Config, Body>(args, slab, at, AllRows{});
+      finish<Config, Body>(args, epilogue_tile, at, AllRows{});
       __syncwarp();
     }
   }

@@ -49,9 +49,9 @@ struct WindowShape {
 
   // Shared memory, from a multiple of 1024 on.
   static constexpr int filter = Config::window_stages * pixel_bytes,
-                       slabs = filter + Config::stages * S::b_bytes,
-                       pixel_barriers =
-                           slabs + S::consumers * 4 * static_cast<int>(sizeof(EpilogueTile)),
+                       epilogue_tiles = filter + Config::stages * S::b_bytes,
+                       pixel_barriers = epilogue_tiles +
+                                        S::consumers * 4 * static_cast<int>(sizeof(EpilogueTile)),
                        filter_barriers = pixel_barriers + Config::window_stages * 16,
                        order = filter_barriers + Config::stages * 16;
   using Pixels = Pipeline<Config::window_stages>;
@@ -155,7 +155,8 @@ SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsig
           Types<typename B::Number, typename A::Number, typename Config::Sum>, TileB, TileA>;
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int first_row = Config::alternate ? 0 : consumer * S::rows;
-  EpilogueTile* const slabs = reinterpret_cast<EpilogueTile*>(memory + R::slabs) + consumer * 4;
+  EpilogueTile* const epilogue_tiles =
+      reinterpret_cast<EpilogueTile*>(memory + R::epilogue_tiles) + consumer * 4;
   const typename R::Pixels pixels{shared + R::pixel_barriers};
   const typename R::Filter filter{shared + R::filter_barriers};
   const TapOrder<W> order(memory + R::order);
@@ -221,11 +222,11 @@ SINTER_DEVICE void consume_window(const Args& args, unsigned char* memory, unsig
     if constexpr (!R::filter_stays) filter.release_stage(previous_filter);
     pixels.release_stage(previous_pixels);
     if constexpr (SwapsProducts<Config>)
-      store_rows_swapped<Config, Body>(args, place, first_row, slabs, consumer);
+      store_rows_swapped<Config, Body>(args, place, first_row, epilogue_tiles, consumer);
     else if constexpr (StoresRows<Body>)
-      store_rows<Config, Body>(args, place, first_row, slabs[warp]);
+      store_rows<Config, Body>(args, place, first_row, epilogue_tiles[warp]);
     else
-      finish_tile<Config, Body>(args, AllRows{}, place, first_row, slabs[warp]);
+      finish_tile<Config, Body>(args, AllRows{}, place, first_row, epilogue_tiles[warp]);
   }
 }
 

@@ -374,8 +374,8 @@ double keys_of_a_row(const KernelSpec& spec) {
 }
 
 std::array<int, 2> own_columns(std::int64_t width) {
-  const int slabs = up(width, kSwizzledLine) / kSwizzledLine, first = (slabs + 1) / 2;
-  return {first * kSwizzledLine, std::max(1, slabs - first) * kSwizzledLine};
+  const int panels = up(width, kSwizzledLine) / kSwizzledLine, first = (panels + 1) / 2;
+  return {first * kSwizzledLine, std::max(1, panels - first) * kSwizzledLine};
 }
 
 std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec,

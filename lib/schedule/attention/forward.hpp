@@ -39,7 +39,7 @@ struct AttentionConfig : Launch {
   std::optional<BoxedOperand> result;
 };
 
-// Columns of the result that each consumer of a wide head sums: half of them, in whole slabs.
+// Columns of the result that each consumer of a wide head sums: half of them, in whole panels.
 std::array<int, 2> own_columns(std::int64_t width);
 
 struct AttentionPlan {

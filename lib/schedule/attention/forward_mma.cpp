@@ -26,7 +26,9 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
             q = bytes(e.q) * e.tile_q * depth, blocks = e.tile_q / (e.threads / 32 * kBlock);
   const bool q_stays_in_registers = blocks * depth / kBlock <= 8;
   const int first_stage = q_stays_in_registers ? std::max(q, wide) : q + wide;
-  return std::max(first_stage + e.tile_k * e.stages * (k + v), e.threads / 32 * kSlabBytes) + 1023;
+  return std::max(first_stage + e.tile_k * e.stages * (k + v),
+                  e.threads / 32 * kEpilogueTileBytes) +
+         1023;
 }
 
 // Two blocks of rows a warp, which share what is read of keys and values, where their sums fit into

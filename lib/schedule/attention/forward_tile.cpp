@@ -26,20 +26,23 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
   const int taken = e.attention.tiles_taken >= 0 ? 2 * (16 + 32) : 0;  // tiles, with their barriers
   const int share = e.attention.parts >= 0 ? 4 * (4 + 20) : 0;         // where the CTA's begins
   const int twice = rounds_divided(e.weight) ? 8 : 0;                  // a barrier of clusters
-  return q + e.stages * (stage_bytes(e, depth, width) + transposed) + e.consumers * 4 * kSlabBytes +
-         16 + 2 * 16 * e.stages + taken + share + twice + 1023;
+  return q + e.stages * (stage_bytes(e, depth, width) + transposed) +
+         e.consumers * 4 * kEpilogueTileBytes + 16 + 2 * 16 * e.stages + taken + share + twice +
+         1023;
 }
 
 // WideForwardShape has the same.
 int wide_shared_bytes(const AttentionConfig& e, int depth, int width) {
-  const int slabs_k = up(depth, kSwizzledLine) / kSwizzledLine,
-            slabs_v = up(width, kSwizzledLine) / kSwizzledLine, slab = e.tile_k * kSwizzledLine * 2;
-  const int q = std::max(kConsumerRows * slabs_k * kSwizzledLine * 2, e.consumers * 4 * kSlabBytes),
+  const int panels_k = up(depth, kSwizzledLine) / kSwizzledLine,
+            panels_v = up(width, kSwizzledLine) / kSwizzledLine,
+            panel = e.tile_k * kSwizzledLine * 2;
+  const int q = std::max(kConsumerRows * panels_k * kSwizzledLine * 2,
+                         e.consumers * 4 * kEpilogueTileBytes),
             weights = kConsumerRows * e.tile_k * 2;
-  const bool weights_in_keys = e.values_in_keys && slabs_k > slabs_v && weights <= slab;
+  const bool weights_in_keys = e.values_in_keys && panels_k > panels_v && weights <= panel;
   const int rows = 2 * (2 * kConsumerRows * 4) + e.consumers * 128 * 2 * 4,
-            pipes = std::min(slabs_k, 3) + (e.values_in_keys ? 0 : 1);  // of K's parts and V
-  return q + e.stages * slab * (slabs_k + (e.values_in_keys ? 0 : slabs_v)) +
+            pipes = std::min(panels_k, 3) + (e.values_in_keys ? 0 : 1);  // of K's parts and V
+  return q + e.stages * panel * (panels_k + (e.values_in_keys ? 0 : panels_v)) +
          (weights_in_keys ? 0 : 2 * weights) + rows + 16 + 2 * 16 + pipes * 16 * e.stages + 1023;
 }
 

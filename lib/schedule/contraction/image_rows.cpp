@@ -18,7 +18,7 @@ constexpr int kMostColumns = 128, kFewestColumns = 32;  // of a block, of many f
 constexpr int kMostSteps = 16;                          // of k, whose fragments stay in registers
 constexpr int kMostPieces = 64;                         // of a warp's group of rows: two a lane
 constexpr int kStages = 4;                              // 4, 6 and 10 take as long
-constexpr int kSlab = 16 * 64 * 4;                      // bytes of a warp's results
+constexpr int kEpilogueTile = 16 * 64 * 4;              // bytes of a warp's results
 
 const KernelPort* loaded(const KernelSpec& spec, const ProductOperand& operand, int& number) {
   const KernelPort* const p = loaded_as_it_is(spec, operand.body);
@@ -193,8 +193,9 @@ std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceMo
   const BandProblem p = bands_of(spec, e);
   const double all = p.columns * p.height * p.tiles;
   if (all * kWarps * kPixels >= 0x1p31) return {};  // rows of the product are counted in 32 bits
-  const double shared = static_cast<double>(run.groups * run.steps * 32 * filters + kWarps * kSlab +
-                                            kWarps * kStages * run.rows * run.pieces * 16 + 1023);
+  const double shared =
+      static_cast<double>(run.groups * run.steps * 32 * filters + kWarps * kEpilogueTile +
+                          kWarps * kStages * run.rows * run.pieces * 16 + 1023);
   if (shared > device.shared_per_cta) return {};
   // Registers: sums, fragments, and all else.
   const double kept = static_cast<double>(filters / 2 + run.groups * run.steps * 4) + 48;

@@ -97,7 +97,7 @@ double code_size(const MmaWork& w, const MmaTile& t) {
 }
 
 int shared_bytes(const MmaTile& t) {
-  return std::max(t.stages * stage_bytes(t), t.warps_m * t.warps_n * kSlabBytes);
+  return std::max(t.stages * stage_bytes(t), t.warps_m * t.warps_n * kEpilogueTileBytes);
 }
 
 double tiles_of(const MmaWork& w, const MmaTile& t) {

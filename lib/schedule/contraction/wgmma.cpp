@@ -114,7 +114,7 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
           e.stored_rows = -1;
   if (e.stored_rows < 0 || t.n % kStoredBox != 0) e.result.reset();
   if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
-  if (e.b2) e.unroll = std::min(e.unroll, 2);  // slabs of half the columns
+  if (e.b2) e.unroll = std::min(e.unroll, 2);  // epilogue tiles of half the columns
   const int lane_packs = 1024 / p.products / 32 / e.packing.width;
   e.ahead = e.prefetch && t.split == 1 && e.unroll == lane_packs && t.consumers < 3;
   e.threads = 128 * (t.consumers + 1);

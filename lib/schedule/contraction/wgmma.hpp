@@ -123,7 +123,7 @@ struct WgmmaConfig : Launch {
   bool scaled() const { return a.scale >= 0 || b.scale >= 0 || (b2 && b2->scale >= 0); }
   bool n_fastest = true;  // along which index the result lies in memory
   // The port whose results leave as they are summed, in whole rows (store_rows), and those that
-  // differ from row to row and are read so; -1: through slabs of floats.
+  // differ from row to row and are read so; -1: through epilogue tiles of floats.
   int stored_rows = -1;
   // Of these, elements that lie together: columns of several indices leave in pieces (4 elements),
   // where products have the filter as their left operand; 1: rows begin or end anywhere.
@@ -132,7 +132,7 @@ struct WgmmaConfig : Launch {
   std::optional<BoxedOperand> result;  // set: TMA stores it (store_tile)
   int unroll = 1;                      // of the epilogue
   bool prefetch = false;      // what the epilogue reads of the tile comes to the cache early
-  bool ahead = false;         // and to registers while the slab before leaves
+  bool ahead = false;         // and to registers while the epilogue tile before leaves
   bool through_ring = false;  // results leave: leaves_through_ring
   int rotate = 0;             // steps of k by which neighbouring tiles start apart
   int producer_registers = 40, consumer_registers = 232;

@@ -97,8 +97,10 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   if (t.split > 1) {
     if (t.alternate || tiles_of(p, t) * t.split > 4 * device.sms) return false;
     if (!has_steps_for(p, t)) return false;
-    const int slab = kSlabColumns / p.products, slabs = (columns + slab - 1) / slab;
-    if (t.m * slabs * kSlabColumns * 4 > t.stages * (loaded + t.n) * kStageLine) return false;
+    const int epilogue_tile = kEpilogueTileColumns / p.products,
+              epilogue_tiles = (columns + epilogue_tile - 1) / epilogue_tile;
+    if (t.m * epilogue_tiles * kEpilogueTileColumns * 4 > t.stages * (loaded + t.n) * kStageLine)
+      return false;
   }
   return countable(p, t, device);
 }

@@ -36,9 +36,9 @@ double hindrance_of_matmul(const TileProblem& p, const Tile& t) {
   // waits for its own products).
   constexpr double kRead = 1.25;
   if (reads_left(p)) return kRead;
-  const bool uneven = t.n % kEven != 0 && t.n > kSlabColumns;
+  const bool uneven = t.n % kEven != 0 && t.n > kEpilogueTileColumns;
   if (uneven && (t.cluster_m > 1 || (t.split > 1 && mmas_of_consumer(t) > 1))) return kUnevenB;
-  const bool wide = t.m == kInstructionRows && t.n > 3 * kSlabColumns;
+  const bool wide = t.m == kInstructionRows && t.n > 3 * kEpilogueTileColumns;
   const double factor = (wide ? kWide : 1) * (wide && t.cluster_n == 2 ? kWidePairs : 1);
   if (uneven && t.cluster_n > 1) return factor * kUnevenA;
   if (uneven && t.split > 1) return factor * kUnevenParts;
@@ -104,7 +104,7 @@ double hindrance_of_convolution(const TileProblem& p, const Tile& t) {
   // 27.9 us with pixels that stay and 25.8 without, where 29.9 and 31.0 were reckoned.)
   constexpr double kOfZeros = 0.2, kFewZeros = 0.08;
   const double zeros = 1 + kOfZeros * std::max(0.0, p.zeros - kFewZeros);
-  if (shared && t.n % kEven != 0 && t.n > kSlabColumns) return kUneven * zeros;
+  if (shared && t.n % kEven != 0 && t.n > kEpilogueTileColumns) return kUneven * zeros;
   if (p.phased)
     return kPhased * (mmas_of_consumer(t) > 1 ? kPhasedTall : 1) *
            (t.split > 1 ? kPhasedParts : 1) *

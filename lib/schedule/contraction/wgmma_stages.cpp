@@ -26,10 +26,10 @@ int stages_in(int bytes, const TileProblem& p, const Tile& t) {
   return std::min((bytes - window_bytes(p, t)) / stage_bytes(p, t), kMostStages);
 }
 // Of shared memory besides the stages.
-int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kSlabBytes; }
+int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kEpilogueTileBytes; }
 // `blocks` share an SM, which keeps some for each.
-int stages_beside_slabs(const TileProblem& p, const Tile& t, int blocks,
-                        const DeviceModel& device) {
+int stages_beside_epilogue(const TileProblem& p, const Tile& t, int blocks,
+                           const DeviceModel& device) {
   return stages_in(device.shared_per_sm / blocks - device.shared_reserved - fixed_bytes(t), p, t);
 }
 
@@ -58,7 +58,7 @@ int stages_that_fit(const TileProblem& p, const Tile& t, int blocks, const Devic
   // 88.2 us in 6 stages of 128 x 120, 91.3 in 7; 1024 x 1024 x 1024 6.05 in 8 of 64 x 128, 6.23 in
   // 10.)
   constexpr int kEnough = 4;
-  const int stages = stages_beside_slabs(p, t, blocks, device);
+  const int stages = stages_beside_epilogue(p, t, blocks, device);
   return stages >= kEnough || blocks > 1 || !has_one_tile(p, t, device)
              ? stages
              : stages_in(device.shared_per_sm - device.shared_reserved - kLooseBytes, p, t);
@@ -72,7 +72,7 @@ int gradient_stages_that_fit(const TileProblem& p, const Tile& t, const DeviceMo
 
 bool leaves_through_ring(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   return has_one_tile(p, t, device) &&
-         t.stages > stages_beside_slabs(p, t, blocks_that_fit(p, t, device), device);
+         t.stages > stages_beside_epilogue(p, t, blocks_that_fit(p, t, device), device);
 }
 
 int shared_bytes(const TileProblem& p, const Tile& t, const DeviceModel& device) {

@@ -84,8 +84,9 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   constexpr double kShared = 128;     // bytes a clock
   constexpr double kRead = 0.66;      // what reading one costs of kShared
   constexpr double kStart = 4200, kTurn = 350;  // clocks: until the first stage has come; a turn
-  constexpr double kSlab = 1150, kSlabStored = 500, kSlabRead = 300, kSlabReadSlow = 1600,
-                   kSlabTwo = 600, kAlongRows = 500, kSlabOdd = 3000;
+  constexpr double kEpilogueTile = 1150, kEpilogueStored = 500, kEpilogueRead = 300,
+                   kEpilogueReadSlow = 1600, kEpilogueOfTwo = 600, kAlongRows = 500,
+                   kEpilogueOdd = 3000;
   // Of matmuls as 27 shapes of 24 tiles each showed on an H100, most of them one round of tiles
   // with weights of language models; of convolutions as fitted before; of phases as 17 strided data
   // gradients of ten tiles each did on an H200 (64 x 112 x 80 x 80, 256 filters of 3 x 3, stride 2:
@@ -107,7 +108,7 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   // 4096 3,108 and 3,042, but 3000^3 90.6 and 92.8, and with a gelu 833 and 859 (4096 x 16384 x
   // 4096).
   constexpr double kAlternate = 1.015, kSustained = 300;  // microseconds
-  constexpr double kSlabComputes = 400;                   // more than sums, where they lie
+  constexpr double kEpilogueComputes = 400;               // more than sums, where they lie
   constexpr double kExposed = 0.3;                        // of finishing, that memory waits for
   // Neighbouring tiles of a convolution are not in step with each other. (L2-resident reads of
   // tens of MiB: 9.6 TB/s.) Of filter gradients of few filters, whose k is long, neither are the
@@ -146,19 +147,19 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const bool neighbours = t.cluster_m * t.cluster_n > 1;
   const double main = std::max({multiply, moved / costs.move, shared}) + 0.1 * moved / 64 +
                       (neighbours ? costs.neighbours + costs.step * depth_bytes / kStageLine : 0);
-  const double across = static_cast<double>(t.columns()) / kSlabColumns,
-               slabs = mmas_of_consumer(t) * std::ceil(across);
+  const double across = static_cast<double>(t.columns()) / kEpilogueTileColumns,
+               epilogue_tiles = mmas_of_consumer(t) * std::ceil(across);
   const bool slow = mmas_of_consumer(t) > 1 || has_little_room(t);
-  const double read = !p.reads ? 0 : slow ? kSlabReadSlow : kSlabRead;
-  // Of narrow tiles no gain was seen, but where slabs leave element by element.
+  const double read = !p.reads ? 0 : slow ? kEpilogueReadSlow : kEpilogueRead;
+  // Of narrow tiles no gain was seen, but where epilogue tiles leave element by element.
   const bool odd_rows = p.stores_rows && std::fmod(p.columns, kPack) != 0,
-             stored = stores_as_summed(p, t) && (odd_rows || t.n >= kSlabColumns);
-  const double computed = p.computes && !p.window ? kSlabComputes : 0,
-               slab = (stored     ? kSlabStored + computed
-                       : odd_rows ? kSlabOdd
-                                  : kSlab) +
-                      read + (p.products > 1 ? kSlabTwo : 0);
-  const double finish = slabs * slab +
+             stored = stores_as_summed(p, t) && (odd_rows || t.n >= kEpilogueTileColumns);
+  const double computed = p.computes && !p.window ? kEpilogueComputes : 0,
+               epilogue_tile = (stored     ? kEpilogueStored + computed
+                                : odd_rows ? kEpilogueOdd
+                                           : kEpilogueTile) +
+                               read + (p.products > 1 ? kEpilogueOfTwo : 0);
+  const double finish = epilogue_tiles * epilogue_tile +
                         (p.along_columns ? 0 : kAlongRows * mmas_of_consumer(t) * across) +
                         (t.split > 1 ? costs.parts + costs.part * t.split : 0);
   const bool sustained =
@@ -226,14 +227,14 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
 }
 
 double estimate_gradient(const TileProblem& p, const Tile& t, const DeviceModel& device) {
-  constexpr double kMove = 64, kStart = 4200, kSlab = 1150, kStep = 80;
+  constexpr double kMove = 64, kStart = 4200, kEpilogueTile = 1150, kStep = 80;
   const double tiles = tiles_of(p, t), rounds = std::ceil(tiles / device.sms),
                steps = std::ceil(p.depth * p.bytes / kStageLine);
   const int each = (p.taps + t.consumers - 1) / t.consumers;
   const double multiply = 2.0 * t.m * t.n * (kStageLine / p.bytes) / (8192.0 / p.bytes),
                moved = static_cast<double>(kInstructionRows + gradient_pixels(p)) * kStageLine;
   const double clocks =
-      rounds * (steps * (std::max(multiply, moved / kMove) + kStep) + each * kSlab);
+      rounds * (steps * (std::max(multiply, moved / kMove) + kStep) + each * kEpilogueTile);
   const double memory = (p.rows + p.columns / p.taps) * p.depth * p.batches * p.bytes +
                         p.batches * p.rows * p.columns * p.extra_bytes;
   return std::max({clocks / device.clock, memory / device.memory_bandwidth,

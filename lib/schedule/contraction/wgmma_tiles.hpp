@@ -13,9 +13,9 @@ namespace sinter {
 inline constexpr int kStageLine = 128;   // bytes of k in a stage
 inline constexpr int kSwizzledRows = 8;  // after which the swizzle repeats
 inline constexpr int kMostRegisters = 240, kRegistersOfThree = 160;  // of a consumer's thread
-inline constexpr int kInstructionRows = 64;  // of one multiplication; sides up to it are short
-inline constexpr int kSlabColumns = 64;      // of sums that a warp stores together
-inline constexpr int kFewestTogether = 32;   // columns of a tap that are loaded together
+inline constexpr int kInstructionRows = 64;      // of one multiplication; sides up to it are short
+inline constexpr int kEpilogueTileColumns = 64;  // of sums that a warp stores together
+inline constexpr int kFewestTogether = 32;       // columns of a tap that are loaded together
 
 // What can be chosen freely.
 struct Tile {
@@ -62,8 +62,8 @@ struct TileProblem {
   bool reduces = false;               // results
   bool integers = false;              // are multiplied
   bool promote_accumulators = false;  // sums of a stage are added apart
-  bool scaled = false;                // and multiplied with scales, which pass through the slabs
-  int products = 1;                   // columns are those of all
+  bool scaled = false;  // and multiplied with scales, which pass through the epilogue tiles
+  int products = 1;     // columns are those of all
   // Of a convolution whose pixels stay in shared memory for all taps: taps, and how many lines of
   // pixels a tile has besides its rows. 0: pixels are loaded for each tap.
   // With strides the taps of each plane of pixels come in turn.
@@ -119,7 +119,7 @@ bool stores_as_summed(const TileProblem& p, const Tile& t);
 int blocks_that_fit(const TileProblem& p, const Tile& t, const DeviceModel& device);
 int shared_bytes(const TileProblem& p, const Tile& t, const DeviceModel& device);
 // A block has one tile, whose results leave through the ring that nobody fills any more: it has a
-// stage more than there would be room for beside the slabs.
+// stage more than there would be room for beside the epilogue tiles.
 bool leaves_through_ring(const TileProblem& p, const Tile& t, const DeviceModel& device);
 // The fewest blocks that take no more rounds of tiles than all SMs would: more of them would cost
 // power, and with it clocks, but no less time.

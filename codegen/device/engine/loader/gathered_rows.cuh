@@ -18,7 +18,7 @@ class GatheredRows {
   static constexpr int chunk = 16, line = Tile::swizzle, beside = line / chunk,
                        apart = threads / beside,  // rows
       own = rows / apart, each = chunk / Tile::element;
-  static_assert(Tile::major == Major::k && Tile::slabs == 1, "a step of k is one line");
+  static_assert(Tile::major == Major::k && Tile::panels == 1, "a step of k is one line");
   static_assert(depth % each == 0, "rows start at multiples of 16 bytes");
   static_assert(rows % apart == 0 && apart % 8 == 0, "after eight rows the swizzle repeats");
 

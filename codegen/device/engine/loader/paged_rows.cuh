@@ -35,9 +35,9 @@ struct PagedRows {
 #pragma unroll
     for (int r = 0; r < rows; r += rows_at_once)
 #pragma unroll
-      for (int slab = 0; slab < Tile::slabs; ++slab)
-        Operand::load(args, number[r / rows_at_once], (row + r) % page, column + slab * along,
-                      to + slab * Tile::slab_bytes + r * Tile::swizzle, full);
+      for (int panel = 0; panel < Tile::panels; ++panel)
+        Operand::load(args, number[r / rows_at_once], (row + r) % page, column + panel * along,
+                      to + panel * Tile::panel_bytes + r * Tile::swizzle, full);
   }
 };
 

@@ -34,7 +34,7 @@ struct TmaBoxes {
     else
       return Tile::bytes;
   }();
-  static_assert(!LoadsPart<Loaded> || (Operand::k_fastest && Tile::slabs == 1));
+  static_assert(!LoadsPart<Loaded> || (Operand::k_fastest && Tile::panels == 1));
   Coord c;
   int row, rank = 0;  // of the cluster's CTAs
 
@@ -46,7 +46,7 @@ struct TmaBoxes {
   static SINTER_DEVICE void load_at(const Args& args, const Coord& c, int row, int k, int rank,
                                     unsigned to, unsigned full) {
     constexpr int along = Tile::swizzle / Tile::element,  // of a line
-        parts = Operand::k_fastest ? Tile::extent : Tile::slabs, part = parts / ctas;
+        parts = Operand::k_fastest ? Tile::extent : Tile::panels, part = parts / ctas;
     constexpr unsigned mask = ctas > 1 ? (1u << ctas) - 1 : 0;
     static_assert(parts % ctas == 0, "the cluster's CTAs load as much each");
     const int first = ctas > 1 ? rank * part : 0;
@@ -62,15 +62,15 @@ struct TmaBoxes {
       }();
       static_assert(part % box == 0);
 #pragma unroll
-      for (int slab = 0; slab < Tile::slabs; ++slab)
+      for (int panel = 0; panel < Tile::panels; ++panel)
 #pragma unroll
         for (int i = first; i < first + part; i += box)
-          Operand::load(args, c, row + i, k + slab * along,
-                        to + slab * Tile::slab_bytes + i * Tile::swizzle, full, mask);
+          Operand::load(args, c, row + i, k + panel * along,
+                        to + panel * Tile::panel_bytes + i * Tile::swizzle, full, mask);
     } else {
 #pragma unroll
-      for (int slab = first; slab < first + part; ++slab)
-        Operand::load(args, c, row + slab * along, k, to + slab * Tile::slab_bytes, full, mask);
+      for (int panel = first; panel < first + part; ++panel)
+        Operand::load(args, c, row + panel * along, k, to + panel * Tile::panel_bytes, full, mask);
     }
   }
 };
