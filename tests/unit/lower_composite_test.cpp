@@ -104,7 +104,7 @@ TEST_CASE("maxpool without Index runs the forward again for it") {
   const Node& backward = lowered.graph->nodes()[1];
   CHECK(backward.op == OpKind::resample_backward);
   CHECK(backward.inputs[1] == kNoTensor);
-  CHECK(lowered.graph->type(backward.inputs[3]) == i32);
+  CHECK(lowered.graph->type(backward.inputs[3]) == i8);
 }
 
 TEST_CASE("block scaling divides by the scale as it is stored") {
