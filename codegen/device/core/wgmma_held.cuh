@@ -105,10 +105,7 @@ SINTER_DEVICE void largest_named(float& m0, float& m1) {
                                     SINTER_HELD("%9", "%10", "%11", "%12"),                     \
                                     SINTER_HELD("%13", "%14", "%15", "%16"), "%17", "1", "%18", \
                                     "%19", "%20", "%21", "%22")::"n"(set),                      \
-                   "r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]), "r"(a[1][0]),        \
-                   "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]), "r"(a[2][0]), "r"(a[2][1]),        \
-                   "r"(a[2][2]), "r"(a[2][3]), "r"(a[3][0]), "r"(a[3][1]), "r"(a[3][2]),        \
-                   "r"(a[3][3]), "l"(b), "n"(step_b), SINTER_WGMMA_STRINGS);                    \
+                   SINTER_FOUR_HELD_OPERANDS(a), "l"(b), "n"(step_b), SINTER_WGMMA_STRINGS);    \
     }                                                                                           \
   };
 

@@ -244,6 +244,10 @@ struct Instruction;
                                                                            "b", "more",            \
                                                                            __VA_ARGS__) "}"
 #define SINTER_HELD(n0, n1, n2, n3) "{" n0 ", " n1 ", " n2 ", " n3 "}"
+#define SINTER_FOUR_HELD_OPERANDS(a)                                                      \
+  "r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]), "r"(a[1][0]), "r"(a[1][1]),     \
+      "r"(a[1][2]), "r"(a[1][3]), "r"(a[2][0]), "r"(a[2][1]), "r"(a[2][2]), "r"(a[2][3]), \
+      "r"(a[3][0]), "r"(a[3][1]), "r"(a[3][2]), "r"(a[3][3])
 
 #define SINTER_WGMMA_OF(columns, sum, Sum, list, n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, n11, \
                         n12, n13, n14, n15, n16, n17, n18, n19, n20, n21, n22)                     \

@@ -197,10 +197,7 @@ struct NamedRegisters {
                                     SINTER_HELD("%9", "%10", "%11", "%12"),                        \
                                     SINTER_HELD("%13", "%14", "%15", "%16"), "%17", "%18", "%19",  \
                                     "%20", "%21", "%22", "%23")::"n"(set),                         \
-                   "r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]), "r"(a[1][0]),           \
-                   "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]), "r"(a[2][0]), "r"(a[2][1]),           \
-                   "r"(a[2][2]), "r"(a[2][3]), "r"(a[3][0]), "r"(a[3][1]), "r"(a[3][2]),           \
-                   "r"(a[3][3]), "l"(b), "r"(static_cast<int>(keep)), "n"(step_b),                 \
+                   SINTER_FOUR_HELD_OPERANDS(a), "l"(b), "r"(static_cast<int>(keep)), "n"(step_b), \
                    SINTER_WGMMA_STRINGS);                                                          \
     }                                                                                              \
     template <int set>                                                                             \

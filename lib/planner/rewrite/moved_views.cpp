@@ -7,24 +7,18 @@
 
 namespace sinter {
 
-namespace {
-
-// The axis of the indices that a node makes; nullopt: it makes none.
-std::optional<int> index_axis(const Rewriter& g, TensorId t) {
-  const Node* const n = g.made_by(t, OpKind::pointwise);
-  const auto* const a = n ? std::get_if<PointwiseAttributes>(&n->attributes) : nullptr;
-  if (!a || a->mode != PointwiseMode::gen_index) return std::nullopt;
-  return lowering::positive_axis(*a->axis, g[t].dim);
-}
-
-}  // namespace
-
 const Node* elementwise(const Rewriter& g, TensorId t) {
   const Node* n = g.made_by(t, OpKind::pointwise);
   if (!n) return nullptr;
   const bool index =
       std::get_if<PointwiseAttributes>(&n->attributes)->mode == PointwiseMode::gen_index;
   return index ? nullptr : n;
+}
+
+int index_axis(const Rewriter& g, const Node& n) {
+  const auto* const a = std::get_if<PointwiseAttributes>(&n.attributes);
+  if (!a || a->mode != PointwiseMode::gen_index) return -1;
+  return lowering::positive_axis(*a->axis, g[n.outputs[0]].dim);
 }
 
 bool reads_alike(const Rewriter& g, TensorId y, TensorId t) {
@@ -149,12 +143,13 @@ bool MovedViews::is_table(TensorId t, std::int64_t most, int& nodes) const {
                      [&](TensorId x) { return x < 0 || is_table(x, most, nodes); });
 }
 
-bool MovedViews::indexes(TensorId t, const View& v) const {
-  const auto axis = v.op == OpKind::reshape && g.is_virtual(t) ? index_axis(g, t) : std::nullopt;
-  const auto o = axis ? operand_view(v, g[t].dim) : std::nullopt;
-  if (!o || !o->view) return false;
-  const View padded{v.op, v.attributes, o->dim, o->to};
-  return kept_axis(padded, *axis + o->dim.size() - g[t].dim.size()) >= 0;
+int MovedViews::shown_axis(TensorId t, const View& v) const {
+  const Node* const n =
+      v.op == OpKind::reshape && g.is_virtual(t) ? g.made_by(t, OpKind::pointwise) : nullptr;
+  const int axis = n ? index_axis(g, *n) : -1;
+  const auto o = axis >= 0 ? operand_view(v, g[t].dim) : std::nullopt;
+  if (!o || !o->view) return -1;
+  return kept_axis({v.op, v.attributes, o->dim, o->to}, axis + o->dim.size() - g[t].dim.size());
 }
 
 const Node* MovedViews::recomputed(TensorId t) const {
@@ -190,12 +185,11 @@ void MovedViews::hoisted_into(TensorId y, TensorId t, const View& v) {
   const NodeId p = g.producer(t);
   const Node n = g.node(p);
   std::vector<TensorId> inputs;
-  if (indexes(t, v)) {
-    const OperandView o = *operand_view(v, g[t].dim);
+  if (const int axis = shown_axis(t, v); axis >= 0) {
     PointwiseAttributes a = std::get<PointwiseAttributes>(n.attributes);
-    a.axis = kept_axis({v.op, v.attributes, o.dim, o.to},
-                       *index_axis(g, t) + o.dim.size() - g[t].dim.size());
-    g.make(y, n.op, a, {g.scalar(0, g.type(n.inputs[0]), o.to.size())}, p);
+    a.axis = axis;
+    const int rank = operand_view(v, g[t].dim)->to.size();
+    g.make(y, n.op, a, {g.scalar(0, g.type(n.inputs[0]), rank)}, p);
     return;
   }
   for (TensorId x : n.inputs) inputs.push_back(x < 0 ? x : hoisted(x, v, p));

@@ -17,6 +17,8 @@ inline constexpr int kMostChained = 24;
 
 // The pointwise node that makes a tensor element by element from its operands alone, or null.
 const Node* elementwise(const Rewriter& g, TensorId t);
+// The axis of the indices that a node makes; -1: it makes none.
+int index_axis(const Rewriter& g, const Node& n);
 // Whether a node that reads `y`, a view of `t`, computes the same of t's own elements: no value is
 // rounded on the way, and the arithmetic is not f64 because y is.
 bool reads_alike(const Rewriter& g, TensorId y, TensorId t);
@@ -45,7 +47,7 @@ class MovedViews {
   // The node that is computed again on what a view shows, or null.
   const Node* recomputed(TensorId t) const;
   // Whether a tensor holds indices along an axis that a reshape keeps: it is made over other dims.
-  bool indexes(TensorId t, const View& v) const;
+  bool indexes(TensorId t, const View& v) const { return shown_axis(t, v) >= 0; }
   // Whether what `v` shows of a tensor can be computed from tensors that are in memory anyway, or
   // also from small ones that `stored` says are stored for it.
   enum class Small { computed, stored };
@@ -60,6 +62,8 @@ class MovedViews {
   // Whether a tensor of at most so many elements is computed from such or from memory, element by
   // element (sines of positions): a kernel of its own makes it, whoever reads it.
   bool is_table(TensorId t, std::int64_t most, int& nodes) const;
+  // The axis of these indices over the dims that `v` shows, or -1.
+  int shown_axis(TensorId t, const View& v) const;
   TensorId shown_part(const Node& n, const ConcatenateAttributes& c, const SliceAttributes& s,
                       const Dims& dim) const;
 

@@ -5,7 +5,6 @@
 //     reshape -> y
 #include <algorithm>
 
-#include "lower/expansion.hpp"
 #include "planner/rewrite/pass.hpp"
 
 namespace sinter {
@@ -72,11 +71,11 @@ bool turns_back(const Rewriter& g, const Node& movement) {
 
 // The axis over the dims before a reshape of the indices that a node makes over those behind it;
 // -1: it makes none.
-int index_axis(const Node& n, const View& back, const Dims& dim) {
-  const auto* const a = std::get_if<PointwiseAttributes>(&n.attributes);
-  if (!a || a->mode != PointwiseMode::gen_index || back.op != OpKind::reshape || dim != back.from)
-    return -1;
-  return kept_axis(back, lowering::positive_axis(*a->axis, dim));
+int index_axis_before(const Rewriter& g, const Node& n, const View& back) {
+  const int axis = index_axis(g, n);
+  return axis < 0 || back.op != OpKind::reshape || g[n.outputs[0]].dim != back.from
+             ? -1
+             : kept_axis(back, axis);
 }
 
 // Whether what is computed from `y`, element by element and along rows, is shown over the dims `to`
@@ -125,8 +124,7 @@ bool sink_view(MovedViews& views, NodeId id) {
     return views.shows(x, back) || (written_over(g, x, back) && shown_again(g, y, back.to));
   };
   for (NodeId r : readers)
-    if (const Node& p = g.node(r); !reduces(g, r, back) &&
-                                   index_axis(p, back, g[p.outputs[0]].dim) < 0 &&
+    if (const Node& p = g.node(r); !reduces(g, r, back) && index_axis_before(g, p, back) < 0 &&
                                    !(computes_over(g, p, y) && all_operands(p, y, shows)))
       return false;
   const auto operand = [&](TensorId x, NodeId r) {
@@ -142,7 +140,7 @@ bool sink_view(MovedViews& views, NodeId id) {
     const Dims dim = operand_view(back, g[z].dim)->to;
     const TensorId before = g.tensor_like(z, dim, g.type(z), "_shaped");
     Attributes attributes = p.attributes;
-    if (const int axis = index_axis(p, back, g[z].dim); axis >= 0)
+    if (const int axis = index_axis_before(g, p, back); axis >= 0)
       std::get<PointwiseAttributes>(attributes).axis = axis;
     std::vector<TensorId> inputs;
     for (TensorId x : p.inputs) inputs.push_back(x == y ? t : x < 0 ? x : operand(x, r));
