@@ -121,9 +121,15 @@ void print_backward_products(TextWriter& out, const AttentionBackwardConfig& e,
                              const KernelSpec& spec) {
   if (e.by_warps) return;
   const auto columns = [&](int i) { return (spec.extent[i] + 7) / 8 * 8; };
-  const auto shapes = e.wide ? std::set<std::int64_t>{e.tile_k / 2, e.tile_k, 64}
-                             : std::set<std::int64_t>{e.tile_q, 64, columns(A::d), columns(A::e)};
-  for (const std::int64_t n : shapes) out.line("SINTER_WGMMA({}, f32)", n);
+  if (e.wide) {
+    for (const std::int64_t n : std::set<std::int64_t>{e.tile_k / 2, e.tile_k, 64})
+      out.line("SINTER_WGMMA({}, f32)", n);
+    return;
+  }
+  out.line("SINTER_WGMMA({}, f32)", e.tile_q);
+  out.line("SINTER_WGMMA_NAMED({}, f32)", e.tile_q == e.tile_k ? columns(A::d) : 64);
+  for (const std::int64_t n : std::set<std::int64_t>{columns(A::d), columns(A::e)})
+    out.line("SINTER_WGMMA_HELD({})", n);
 }
 
 void print_attention_backward(TextWriter& out, const KernelSpec& spec,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "emulator/emulator.hpp"
 #include "emulator/hand_written.hpp"
@@ -42,11 +43,13 @@ struct Attention {
 std::string text_of(const Attention& a) {
   const int tile_q = a.tile_q();
   std::string shapes;
-  std::vector<int> all = {(a.depth + 7) / 8 * 8, (a.depth_v + 7) / 8 * 8, tile_q};
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  for (const int n : all)
-    if (n != 64) shapes += fmt::format("SINTER_WGMMA({}, f32)\n", n);
+  const int depth = (a.depth + 7) / 8 * 8, depth_v = (a.depth_v + 7) / 8 * 8;
+  if (tile_q == 128) {
+    shapes += "SINTER_WGMMA(128, f32)\n";
+    if (depth != 64) shapes += fmt::format("SINTER_WGMMA_NAMED({}, f32)\n", depth);
+  }
+  for (const int n : std::set<int>{depth, depth_v})
+    if (n != 64) shapes += fmt::format("SINTER_WGMMA_HELD({})\n", n);
   const auto set = [](const char* name, int from, int to) {
     return Change{fmt::format(" {} = {}", name, from), fmt::format(" {} = {}", name, to)};
   };
@@ -384,7 +387,7 @@ TEST_CASE("attention backward: the emulator finds what is left out") {
   const Attention a{.queries = 300, .keys = 200, .depth = 128, .depth_v = 128};
   const Edit edits[] = {
       {kConsumer, "wgmma::wait<Wanted::ds ? 1 : 0>(s);", ""},
-      {kConsumer, "wgmma::wait<Wanted::dk ? 1 : 0>(dq);", ""},
+      {kConsumer, "wgmma::wait<Wanted::dk ? 1 : 0>();", ""},
       {kStages, "pipe_do().wait(state);", ""},
       {kProducer, "hopper::wait_for_stores<0>();", ""},
       {kProducer, "pipe_q.acquire(state_q);", ""},

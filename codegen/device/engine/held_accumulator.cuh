@@ -11,7 +11,6 @@ struct HeldAccumulator {
   using Instruction = wgmma::HeldInstruction<columns_>;
   static constexpr int columns = columns_, count = columns / 2;
   static constexpr bool held = true;
-  static_assert(columns % 16 == 0);
 
   // Once a kernel, at its start.
   static SINTER_DEVICE void declare() { Instruction::template declare<set>(); }

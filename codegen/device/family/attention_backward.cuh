@@ -22,8 +22,9 @@
 //
 // A generated file defines
 //
-//   SINTER_WGMMA(columns, f32) once for each of tile_q, head_dim and head_dim_v up to 8, and 64
-//                     where tile_q is 64
+//   SINTER_WGMMA(tile_q, f32), SINTER_WGMMA_NAMED(columns, f32) for dQ's product: head_dim up to 8,
+//                     or 64 where tile_q is 64; SINTER_WGMMA_HELD(columns) once for each of
+//                     head_dim and head_dim_v up to 8
 //   struct Config     Index, Extent (batch entries, heads of Q, queries, keys, head_dim,
 //   head_dim_v),
 //                     group_size (heads of Q that share one of K), threads, tile_q, stages,
@@ -79,7 +80,8 @@ class BackwardConsumer {
   unsigned char* const pointer_;
   const unsigned shared_;
   const int consumer_, key_;  // the first of its keys
-  const BackwardProducts<S> multiply_;
+  using Products = BackwardProducts<S>;
+  const Products multiply_;
   const unsigned line_, piece_;  // where a lane puts ds
 
  public:
@@ -112,7 +114,10 @@ class BackwardConsumer {
       stages_.template clear_lines<TileV>(shared_ + S::v, 0, S::tile_k);
       store<ResultDV, TileV, S::depth_v>(shared_ + S::v);
     } else {
-      sum<Gradients<BiasGradient, SumsDQ, ResultDK, ResultDV>>(dk, dv);
+      using Wanted = Gradients<BiasGradient, SumsDQ, ResultDK, ResultDV>;
+      sum<Wanted>();
+      if constexpr (Wanted::dk) typename Products::DK{}.get(dk);
+      if constexpr (Wanted::dv) typename Products::DV{}.get(dv);
       put<ResultDV, TileV>(dv, shared_ + S::v);
       store<ResultDV, TileV, S::depth_v>(shared_ + S::v);
       dk.each([](int, float& x) { x *= Score::scale; });
@@ -221,7 +226,9 @@ class BackwardConsumer {
 
   // `Wanted`: Gradients.
   template <class Wanted>
-  SINTER_DEVICE void sum(typename S::DK::Sums& dk, typename S::DV::Sums& dv) const {
+  SINTER_DEVICE void sum() const {
+    if constexpr (Wanted::dk) typename Products::DK{}.clear();
+    if constexpr (Wanted::dv) typename Products::DV{}.clear();
     QueryTile<S> at(band_);
     typename S::PipeQ::State state;
     const int count = band_.count();
@@ -242,25 +249,26 @@ class BackwardConsumer {
       Weights p, ds;
       finish(p, ds, s, dp, at, state.stage);
       if constexpr (Wanted::dq) store_ds(ds, i & 1);
-      if constexpr (Wanted::dv) multiply_.add_dv(dv, p, state.stage);
+      if constexpr (Wanted::dv) multiply_.add_dv(p, state.stage);
       if constexpr (Wanted::dq) {
         stages_.meet_all();
-        multiply_.dq(dq, i & 1);
+        multiply_.dq(i & 1);
       } else if constexpr (Wanted::dk) {
-        multiply_.add_dk(dk, ds, state.stage);
+        multiply_.add_dk(ds, state.stage);
       }
-      if constexpr (Wanted::dv) wgmma::wait<Wanted::dq || Wanted::dk ? 1 : 0>(dv, p);
+      if constexpr (Wanted::dv) wgmma::wait<Wanted::dq || Wanted::dk ? 1 : 0>(p);
       // One lane tells the barrier for its warp. The other lanes have read lse and delta of the
       // stage: all consumers have met since, and without dq a product has taken what was made of
       // them, so that the loads are complete. (racecheck takes the arrival for that lane's alone
       // and names the other lanes' reads.)
       stages_.pipe_do().release_stage(state.stage);
       if constexpr (Wanted::dq) {
-        if constexpr (Wanted::dk) multiply_.add_dk(dk, ds, state.stage);
-        wgmma::wait<Wanted::dk ? 1 : 0>(dq);
+        if constexpr (Wanted::dk) multiply_.add_dk(ds, state.stage);
+        wgmma::wait<Wanted::dk ? 1 : 0>();
+        typename Products::DQ{}.template get<0, S::columns_of_dq / 8>(dq.at);
         stages_.add_dq(dq);
       }
-      if constexpr (Wanted::dk) wgmma::wait<0>(dk, ds);
+      if constexpr (Wanted::dk) wgmma::wait<0>(ds);
       stages_.pipe_q().release_stage(state.stage);
     }
   }
@@ -333,6 +341,7 @@ template <class Config, class Bounds, class Q, class K, class V, class DO, class
           class ResultDV, class Args>
 SINTER_DEVICE void run_backward(const Args& args) {
   using S = BackwardShape<Config, Bounds, Q, K, V, DO>;
+  BackwardProducts<S>::declare();
   run_tile_of_keys<Config, S, BackwardConsumer<S, Bounds, Score, Weight, BiasGradient, Args>,
                    Bounds, Q, K, V, DO, Rows, SumsDQ, ResultDK, ResultDV>(args);
 }

@@ -1,5 +1,9 @@
-// The five products of attention_backward.cuh, each a group of wgmma.
+// The five products of attention_backward.cuh, each a group of wgmma. The gradients' sums are
+// registers that C++ does not see (core/wgmma_held.cuh, wgmma_named.cuh). Those of scores and of
+// the weights' gradients are values: as names they are copied before they are computed with, and
+// where queries hide keys the copies spill registers.
 #pragma once
+#include "sinter/device/engine/held_accumulator.cuh"
 #include "sinter/device/family/attention_backward_shape.cuh"
 
 namespace sinter::attention {
@@ -9,6 +13,12 @@ struct BackwardProducts {
   using Weights = OperandFragment<typename S::Number, S::tile_q>;
   unsigned shared;
   int consumer;
+
+  using DQ = NamedAccumulator<float, S::columns_of_dq, 0>;
+  using DK = HeldAccumulator<S::DK::Shape::columns, 1>;
+  using DV = HeldAccumulator<S::DV::Shape::columns, 2>;
+
+  static SINTER_DEVICE void declare() { DQ::declare(), DK::declare(), DV::declare(); }
 
   SINTER_DEVICE void scores(typename S::Scores::Sums& s, int stage) const {
     wgmma::fence(s);
@@ -24,22 +34,22 @@ struct BackwardProducts {
         S::TileDO::descriptor(shared + S::d_o + stage * S::TileDO::bytes), false);
     wgmma::commit();
   }
-  SINTER_DEVICE void add_dv(typename S::DV::Sums& dv, Weights& p, int stage) const {
-    wgmma::fence(dv, p);
-    S::DV::multiply(dv, p, S::TileDOByLine::descriptor(shared + S::d_o + stage * S::TileDO::bytes),
-                    true);
+  SINTER_DEVICE void add_dv(Weights& p, int stage) const {
+    wgmma::fence(p);
+    DV{}.template add_product<typename S::DV, typename S::TileDOByLine>(
+        p, S::TileDOByLine::descriptor(shared + S::d_o + stage * S::TileDO::bytes));
     wgmma::commit();
   }
-  SINTER_DEVICE void add_dk(typename S::DK::Sums& dk, Weights& ds, int stage) const {
-    wgmma::fence(dk, ds);
-    S::DK::multiply(dk, ds, S::TileQByLine::descriptor(shared + S::q + stage * S::TileQ::bytes),
-                    true);
+  SINTER_DEVICE void add_dk(Weights& ds, int stage) const {
+    wgmma::fence(ds);
+    DK{}.template add_product<typename S::DK, typename S::TileQByLine>(
+        ds, S::TileQByLine::descriptor(shared + S::q + stage * S::TileQ::bytes));
     wgmma::commit();
   }
-  SINTER_DEVICE void dq(typename S::DQ::Sums& sums, int half) const {
-    wgmma::fence(sums);
+  SINTER_DEVICE void dq(int half) const {
+    wgmma::fence();
     S::DQ::multiply(
-        sums,
+        DQ{},
         S::TileDS::descriptor(shared + S::ds + half * S::TileDS::bytes +
                               (S::rows_of_dq ? consumer * S::TileDS::panel_bytes : 0)),
         S::TileKByLine::descriptor(shared + S::k +

@@ -1,6 +1,8 @@
 // Attention backward as a generated file would call it; the test changes the constants.
 #include "sinter/device/family/attention_backward.cuh"
 SINTER_WGMMA(64, f32)
+SINTER_WGMMA_NAMED(64, f32)
+SINTER_WGMMA_HELD(64)
 // more shapes
 using namespace sinter;
 
