@@ -241,13 +241,13 @@ TEST_CASE("attention by warps: the emulator finds what is left out") {
   }
 }
 
-// On warpgroups: the first 64 rows see one tile of keys, the others two.
-std::string run_passing_over(const Edit& edit) {
+// On warpgroups: the first 64 rows see one tile of 168 keys, the others two.
+std::string run_passing_over(const Edit& edit, std::int64_t keys = 168, std::int64_t depth = 96) {
   Graph g({.name = "attention", .io = bf16, .intermediate = f32});
   const auto tensor = [&](const char* name, std::int64_t rows) {
-    return g.tensor({.name = name, .dim = {1, 1, rows, 96}});
+    return g.tensor({.name = name, .dim = {1, 1, rows, depth}});
   };
-  const auto r = sdpa(tensor("q", 128), tensor("k", 168), tensor("v", 168),
+  const auto r = sdpa(tensor("q", 128), tensor("k", keys), tensor("v", keys),
                       {.attn_scale = 0.1, .causal_mask_bottom_right = true});
   g.output(r.o, "o");
   GraphCase c(g, Fill::normal, 3);
@@ -280,6 +280,10 @@ TEST_CASE("attention passes over tiles of keys: the emulator finds what is left 
     INFO("without " << e.text);
     CHECK(run_passing_over(e) != "");
   }
+  // Where only the tile that comes first is cut, it alone is masked.
+  CHECK(run_passing_over({}, 256, 128) == "");
+  CHECK(run_passing_over({kForward, "weigh<first || !cut_once>", "weigh<!cut_once>"}, 256, 128) !=
+        "");
 }
 
 // Of two walks, blocks of a cluster tell each other what the first one found.

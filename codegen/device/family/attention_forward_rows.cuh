@@ -88,12 +88,14 @@ struct WeightsOfRows {
     score(s, n, beside);
     softmax.template weigh<(S::columns > 64), 0>(s, worth.powers_of_two());
   }
-  // Weights of tile n of the keys in place of the sums.
+  // Weights of tile n of the keys in place of the sums. `cut`: there may be columns of it that some
+  // rows do not see.
   SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n) const {
     weigh(s, softmax, n, fetch(n));
   }
+  template <bool cut = true>
   SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n, Beside beside) const {
-    score(s, n, beside);
+    score<cut>(s, n, beside);
     // A branch costs short results more than it saves (b4 h32 s4096 d64 causal on an H200: 678 us
     // without, 715 with it).
     if constexpr (S::walks_twice)
@@ -120,6 +122,7 @@ struct WeightsOfRows {
   // Of tile n.
   SINTER_DEVICE int first_key(int n) const { return band.first_column + n * S::tile_k; }
   // Scores in place of the sums, masked.
+  template <bool cut = true>
   SINTER_DEVICE void score(Sums& s, int n, Beside& beside) const {
     const int column = first_key(n);
     if constexpr (ScalesHeads<Score>) {
@@ -136,7 +139,7 @@ struct WeightsOfRows {
       });
     }
     constexpr bool ragged = !is_known(S::keys) || S::keys % S::tile_k != 0;
-    if (BandOf<S, Bounds>::bounded || ragged)
+    if (cut && (BandOf<S, Bounds>::bounded || ragged))
       if (n < own.full_begin || n >= own.full_end) mask(s, column);
   }
   // The coordinates of register i; places that do not exist count as the last that do. Of two
