@@ -101,6 +101,25 @@ TEST_CASE("results leave through the ring of stages where no block has a second 
   CHECK_FALSE(schedule_as(few, product(65536), context));
 }
 
+TEST_CASE("an epilogue moves one pack at a time where products beside it take longer") {
+  const PlanContext context{device_model("sm_90a"), {}};
+  const auto packs = [&](std::int64_t k) {
+    Graph g({.io = bf16});
+    const auto x = g.tensor("x", {8192, k});
+    const auto w = g.tensor({.name = "w", .dim = {k, 28672}, .stride = {1, k}});
+    g.output(gelu_tanh(matmul(x, w)), "y");
+    REQUIRE(g.check().empty());
+    const Lowered lowered = lower(g);
+    const ScheduledKernel kernel =
+        schedule_kernel(partition(*lowered.graph, true, context, {}).kernels.at(0), context);
+    REQUIRE(kernel.wgmma());
+    CHECK(kernel.wgmma()->tile.alternate);
+    return kernel.wgmma()->unroll;
+  };
+  CHECK(packs(4096) == 1);
+  CHECK(packs(1024) == 2);
+}
+
 TEST_CASE("a measured configuration is taken where it is legal") {
   const auto g = matmul_graph(512, 512, 512);
   std::vector<KernelChoice> choices;

@@ -113,6 +113,12 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
             kind != PortPack::Kind::pack && kind != PortPack::Kind::same)
           e.stored_rows = -1;
   if (e.stored_rows < 0 || t.n % kStoredBox != 0) e.result.reset();
+  // One consumer's epilogue runs beside the other's products: with that many steps of k it ends
+  // first also where a lane moves one pack at a time, which takes a twelfth less to compile.
+  constexpr int kStepsBeside = 64, kStepsBesideReads = 128;
+  if (t.alternate && e.stored_rows < 0 && e.unroll == 2 && !p.reduces &&
+      p.depth * p.bytes >= kStageLine * (p.reads ? kStepsBesideReads : kStepsBeside))
+    e.unroll = 1;
   if (p.reduces && e.packing.width == 1) e.unroll = std::max(e.unroll, 2);
   if (e.b2) e.unroll = std::min(e.unroll, 2);  // epilogue tiles of half the columns
   const int lane_packs = 1024 / p.products / 32 / e.packing.width;
