@@ -159,8 +159,9 @@ struct PartColumns {
   }
   template <class Args, class Coord>
   SINTER_DEVICE void fetch(const Args& args, const Coord& batch, int part_column) {
+    if constexpr (Body::reads_columns)
 #pragma unroll
-    for (int i = 0; i < pairs; ++i) fetch(args, batch, part_column, i);
+      for (int i = 0; i < pairs; ++i) fetch(args, batch, part_column, i);
   }
 };
 
