@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "embed/embedded.hpp"
 #include "emulator/cluster.hpp"
@@ -84,8 +87,9 @@ class HostKernels {
       }
   }
 
-  // Compiles the plans' kernels that are new, some of them at once. Where those do not compile
-  // together, that is said and get() compiles each alone. All plans are for Hopper, or none.
+  // Compiles the plans' kernels that are new, on all cores and some of them at once. Where those do
+  // not compile together, that is said and get() compiles each alone. All plans are for Hopper, or
+  // none.
   void prepare(std::span<const Plan> plans) {
     if (plans.empty()) return;
     const bool hopper = for_hopper(plans.front().data());
@@ -95,11 +99,17 @@ class HostKernels {
       for (const PlanKernel& k : plan.data().kernels)
         if (!find(k, hopper) && sources.insert(k.source).second) fresh.push_back(&k);
     const auto copies = [&](const PlanKernel& k) { return copies_of(k, hopper); };
-    for (const auto& part : joinable(fresh, copies)) {
-      if (part.size() == 1) continue;
-      if (auto compiled = compile(part, hopper); !compiled)
-        std::fprintf(stderr, "%s\n", compiled.error().message().c_str());
-    }
+    const auto parts = joinable(fresh, copies);
+    std::atomic<std::size_t> next = 0;
+    std::vector<std::thread> threads(
+        std::min<std::size_t>(parts.size(), std::max(1u, std::thread::hardware_concurrency())));
+    for (auto& thread : threads)
+      thread = std::thread([&] {
+        for (std::size_t i; (i = next++) < parts.size();)
+          if (auto compiled = compile(parts[i], hopper); !compiled && parts[i].size() > 1)
+            std::fprintf(stderr, "%s\n", compiled.error().message().c_str());
+      });
+    for (auto& thread : threads) thread.join();
   }
 
   Result<std::vector<HostKernel>> get(const PlanKernel& k, bool hopper) {

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -112,8 +113,9 @@ std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphSou
   return c.stray_write();
 }
 
-void run_one(const GraphSource& source, const GraphChecks& checks, Failures& failures,
-             Totals& totals) {
+// `made`: the graph's plan, where there is one already.
+void run_one(const GraphSource& source, const std::optional<Plan>& made, const GraphChecks& checks,
+             Failures& failures, Totals& totals) {
   Shared<Graph> graph;
   try {
     graph = source.make();
@@ -123,7 +125,8 @@ void run_one(const GraphSource& source, const GraphChecks& checks, Failures& fai
       return !what.empty();
     };
     ++totals.graphs;
-    const auto fused = plan_for_device(*graph, true, source.tuning, &source);
+    const Result<Plan> fused =
+        made ? Result<Plan>(*made) : plan_for_device(*graph, true, source.tuning, &source);
     if (fail(run_and_judge(c, fused, source, checks, totals))) return;
     const auto reread = Plan::from_json(fused->to_json());
     if (fail(!reread                                 ? reread.error().message()
@@ -156,15 +159,34 @@ void run_one(const GraphSource& source, const GraphChecks& checks, Failures& fai
   }
 }
 
-// What goes wrong here, run_one() reports.
-void prepare_emulation_of(std::span<const GraphSource> graphs) {
-  std::vector<Plan> plans;
-  for (const GraphSource& source : graphs) try {
-      if (auto plan = plan_for_device(*source.make(), true, source.tuning, &source); plan)
-        plans.push_back(std::move(*plan));
+// Calls `what` with each number below `count`, on as many threads as there are cores.
+void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& what) {
+  std::atomic<std::size_t> next{0};
+  std::vector<std::thread> pool(std::max(1u, std::thread::hardware_concurrency()));
+  for (auto& thread : pool)
+    thread = std::thread([&] {
+      for (std::size_t i; (i = next++) < count;) what(i);
+    });
+  for (auto& thread : pool) thread.join();
+}
+
+// The plans of graphs, whose kernels are compiled for the host together. What goes wrong here,
+// run_one() reports.
+std::vector<std::optional<Plan>> prepared_plans(const std::vector<GraphSource>& graphs) {
+  std::vector<std::optional<Plan>> plans(graphs.size());
+  on_all_cores(graphs.size(), [&](std::size_t i) {
+    try {
+      const Shared<Graph> graph = graphs[i].make();
+      if (auto plan = plan_for_device(*graph, true, graphs[i].tuning, &graphs[i]); plan)
+        plans[i] = std::move(*plan);
     } catch (const std::exception&) {
     }
-  prepare_emulation(plans);
+  });
+  std::vector<Plan> made;
+  for (const auto& plan : plans)
+    if (plan) made.push_back(*plan);
+  prepare_emulation(made);
+  return plans;
 }
 
 }  // namespace
@@ -197,29 +219,21 @@ std::string Failures::text() const {
 
 Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& checks,
                   Failures& failures) {
-  const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
-  const std::size_t together = emulated() ? 48 : 1;  // graphs that a thread takes
-  std::atomic<std::size_t> next{0};
+  std::vector<std::optional<Plan>> plans(graphs.size());
+  if (emulated()) plans = prepared_plans(graphs);
   std::mutex mutex;
   Totals sum;
-  const auto work = [&] {
-    Totals mine;
-    for (std::size_t i; (i = next.fetch_add(together)) < graphs.size();) {
-      const auto part = std::span(graphs).subspan(i, std::min(together, graphs.size() - i));
-      if (emulated()) prepare_emulation_of(part);
-      for (const GraphSource& source : part) run_one(source, checks, failures, mine);
-    }
+  on_all_cores(graphs.size(), [&](std::size_t i) {
+    Totals one;
+    run_one(graphs[i], plans[i], checks, failures, one);
     const std::lock_guard lock(mutex);
-    sum.graphs += mine.graphs;
-    sum.kernels += mine.kernels;
-    sum.compared += mine.compared;
-    sum.untrusted += mine.untrusted;
-    sum.exact += mine.exact;
-    sum.worst_ratio = std::max(sum.worst_ratio, mine.worst_ratio);
-  };
-  std::vector<std::thread> pool;
-  for (unsigned i = 0; i < threads; ++i) pool.emplace_back(work);
-  for (auto& t : pool) t.join();
+    sum.graphs += one.graphs;
+    sum.kernels += one.kernels;
+    sum.compared += one.compared;
+    sum.untrusted += one.untrusted;
+    sum.exact += one.exact;
+    sum.worst_ratio = std::max(sum.worst_ratio, one.worst_ratio);
+  });
   return sum;
 }
 
