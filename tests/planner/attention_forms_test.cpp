@@ -108,6 +108,27 @@ void added_stats(Graph& g) {
   g.output(matmul(e / total, o.v), "o");
 }
 
+void logarithm_of_sum(Graph& g) {
+  const Operands o = operands(g, {2, 3}, {2, 3});
+  const Tensor x = scores(o), most = largest(x), all = log(sum(exp(x - most))) + most;
+  g.output(matmul(exp(x - all), o.v), "o");
+}
+void without_largest(Graph& g) {
+  const Operands o = operands(g, {2, 3}, {2, 3});
+  const Tensor e = exp(scores(o));
+  g.output(matmul(e / sum(e), o.v), "o");
+}
+void without_largest_divided_last(Graph& g) {
+  const Operands o = operands(g, {2, 3}, {2, 3});
+  const Tensor e = exp(scores(o));
+  g.output(matmul(e, o.v) / sum(e), "o");
+}
+void scaled_operands(Graph& g) {
+  const Operands o = operands(g, {2, 3}, {2, 3});
+  const Operands scaled = {o.q * 0.7, o.k * 0.6, o.v};
+  g.output(matmul(softmax(scores(scaled)), o.v), "o");
+}
+
 // ---- sinks
 
 void sink_beside(Graph& g) {
@@ -192,6 +213,10 @@ TEST_CASE("attention in other orders and dims is one kernel") {
       {"divided behind the second product", divided_last},
       {"scaled behind the mask", scaled_last},
       {"stats as they stand", added_stats},
+      {"distances to the logarithm of the sum", logarithm_of_sum},
+      {"exponentials of scores as they are", without_largest},
+      {"the same, divided behind the second product", without_largest_divided_last},
+      {"scaled queries and keys", scaled_operands},
       {"a sink beside the scores", sink_beside},
       {"a sink in the sum", sink_in_sum},
       {"one in the sum", one_in_sum},
