@@ -161,8 +161,22 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   const auto print_functions = [&](const std::vector<ElementFunction>& functions) {
     print_element_functions(out, spec, names, functions, "Coord", {A::m, A::n});
   };
-  print_functions({{a.score, "element", "float acc"},
-                   {a.gradient, "gradient", "float acc, float acc_gradient"}});
+  const auto beside = [&](const Body& body) {
+    std::vector<int> loads;
+    for (std::size_t i = 0; e.beside && i < body.statements.size(); ++i)
+      if (is_load(body.statements[i]) && body.statements[i].port == e.beside->port)
+        loads.push_back(static_cast<int>(i));
+    return loads;
+  };
+  print_functions(
+      {{a.score, "element", "float acc", false, beside(a.score)},
+       {a.gradient, "gradient", "float acc, float acc_gradient", false, beside(a.gradient)}});
+  if (e.beside) {
+    out.open("struct Box {{");
+    out.line("using Number = sinter::{};", name(e.beside->map.type));
+    print_box_load(out, *e.beside, "map_beside_0", "Coord");
+    out.close("};");
+  }
   out.close("};");
   out.open("struct Weight {{");
   out.line("static constexpr bool plain = {};", a.weight.statements.empty());
@@ -203,6 +217,7 @@ std::vector<NamedMap> maps_of(const AttentionBackwardConfig& e) {
   if (e.sums) maps.push_back({"map_dq", &*e.sums});
   if (e.dk.by == KeyGradient::By::boxes) maps.push_back({"map_dk", &e.dk.box});
   if (e.dv.by == KeyGradient::By::boxes) maps.push_back({"map_dv", &e.dv.box});
+  if (e.beside) maps.push_back({"map_beside_0", &*e.beside});
   return maps;
 }
 

@@ -115,17 +115,23 @@ std::vector<int> rows_and_keys(const KernelSpec& scores) {
   return dims;
 }
 
-// struct NAME { plain, or element(args, c, of_head, acc) }.
-// Where the numbers of neighbouring keys lie that a score reads beside its sum.
-void print_neighbours(TextWriter& out, const KernelSpec& scores, int port,
-                      const KernelNames& names) {
-  const auto p = static_cast<std::size_t>(port);
+// Number `i` of what a score reads beside its sum: where that of neighbouring keys lies, or a box.
+void print_load_beside(TextWriter& out, const AttentionConfig& e, std::size_t i,
+                       const KernelNames& names) {
+  const KernelSpec& scores = e.scores;
+  const LoadBeside& load = e.loads_beside[i];
+  const auto p = static_cast<std::size_t>(
+      scores.body.statements[static_cast<std::size_t>(load.statement)].port);
   const Access& a = scores.ports[p].access;
-  bool same = true;
-  for (const int i : {AttentionSpec::member, AttentionSpec::query})
-    same = same && (a.stride[i] == 0 || scores.extent[i] == 1);
-  out.open("struct Neighbours {{");
+  out.open("struct Beside{} {{", i);
   out.line("using Number = {};", storage_type(scores.ports[p].type));
+  if (load.box) {
+    print_box_load(out, *load.box, fmt::format("map_beside_{}", i), kScores);
+    return out.close("};");
+  }
+  bool same = true;
+  for (const int index : {AttentionSpec::member, AttentionSpec::query})
+    same = same && (a.stride[index] == 0 || scores.extent[index] == 1);
   out.line("static constexpr bool same_rows = {};", same);
   out.open("SINTER_DEVICE static const Number* at(const Args& args, const FirstCoord& c) {{");
   out.line("return args.{} + sinter::locate<Config::{}>(c).offset;", names.port[p],
@@ -134,6 +140,7 @@ void print_neighbours(TextWriter& out, const KernelSpec& scores, int port,
   out.close("};");
 }
 
+// struct NAME { plain, or element(args, c, of_head, acc) }.
 void print_element(TextWriter& out, const AttentionConfig& e, const Body& body,
                    const KernelNames& names, std::string_view name) {
   out.open("struct {} {{", name);
@@ -142,12 +149,18 @@ void print_element(TextWriter& out, const AttentionConfig& e, const Body& body,
     out.line("static constexpr float scale = {};", literal(e.attention.scale, DataType::f32));
   if (name == "Score" && e.scales_heads) out.line("static constexpr bool scales_heads = true;");
   if (!body.statements.empty()) out.line("using Config = First;");
-  const int beside = name == "Score" ? e.neighbours : -1;
+  std::vector<int> beside;
+  if (name == "Score")
+    for (const LoadBeside& load : e.loads_beside) beside.push_back(load.statement);
   print_element_functions(out, e.scores, names,
                           {{body, "element", "float acc", name == "Weight", beside}}, "FirstCoord",
                           rows_and_keys(e.scores));
-  if (beside >= 0)
-    print_neighbours(out, e.scores, body.statements[static_cast<std::size_t>(beside)].port, names);
+  std::string structs;
+  for (std::size_t i = 0; i < beside.size(); ++i) {
+    print_load_beside(out, e, i, names);
+    structs += fmt::format("{}Beside{}", i > 0 ? ", " : "", i);
+  }
+  if (!beside.empty()) out.line("using Beside = sinter::List<{}>;", structs);
   out.close("};");
 }
 

@@ -202,7 +202,8 @@ std::string BodyText::operand(const Statement& user, std::size_t arg) const {
 }
 
 std::string BodyText::load(const Statement& s, int i) const {
-  if (i == beside_) return "beside";
+  if (const auto at = std::find(beside_.begin(), beside_.end(), i); at != beside_.end())
+    return fmt::format("beside[{}]", at - beside_.begin());
   const bool windows = !spec_.ports[static_cast<std::size_t>(s.port)].access.windows.empty();
   const bool joined = packed(i) && !ports_of_pack(s.port).empty();
   const std::string otherwise = windows && !joined && !s.args.empty() ? ", " + operand(s, 0) : "";

@@ -54,8 +54,8 @@ class BodyText {
   // its callers run the generator once for several elements; -1: none.
   void take_drawn(int i) { taken_ = i; }
   int taken() const { return taken_; }
-  // Or the load whose number the function gets as `beside`.
-  void take_beside(int i) { beside_ = i; }
+  // Or the loads whose numbers the function gets as `beside`.
+  void take_beside(std::vector<int> loads) { beside_ = std::move(loads); }
   // "sinter::bits_of_run<Drawn>(seed, offset, c, sinter::Bernoulli{..})": the numbers of its run.
   std::string run(int i) const;
   // "const float y = ...;", or the store or reduce.
@@ -90,7 +90,8 @@ class BodyText {
   const Body& body_;
   const Packing* packing_;
   std::vector<bool> prepared_;
-  int taken_ = -1, beside_ = -1;
+  int taken_ = -1;
+  std::vector<int> beside_;
   std::vector<std::string> names_, divisor_names_;
 };
 

@@ -414,8 +414,13 @@ void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelName
     out.line("sinter::TensorMap map_a{}{};", e->other.map ? ", map_b" : "",
              e->result ? ", map_result" : "");
   if (kernel.chained()) out.line("sinter::TensorMap map_a, map_b, map_c;");
-  if (const AttentionConfig* const e = kernel.attention(); e && !e->by_warps)
-    out.line("sinter::TensorMap map_q, map_k, map_v{};", e->result ? ", map_o" : "");
+  if (const AttentionConfig* const e = kernel.attention(); e && !e->by_warps) {
+    std::string names_of_maps = "map_q, map_k, map_v";
+    if (e->result) names_of_maps += ", map_o";
+    for (std::size_t i = 0; i < e->loads_beside.size(); ++i)
+      if (e->loads_beside[i].box) names_of_maps += fmt::format(", map_beside_{}", i);
+    out.line("sinter::TensorMap {};", names_of_maps);
+  }
   if (const auto* const e = kernel.attention_backward(); e && !e->by_warps) {
     std::string names_of_maps;
     for (const NamedMap& m : maps_of(*e))

@@ -53,7 +53,7 @@ class Printed {
   }
   void print_functions(TextWriter& out, std::string_view coordinates) {
     print_function(out, coordinates, "");
-    if (function_.beside < 0) return;
+    if (function_.beside.empty()) return;
     text_.take_beside(function_.beside);
     print_function(out, coordinates, "_beside");
   }
@@ -71,7 +71,7 @@ class Printed {
         "SINTER_DEVICE static float {}{}(const Args& args, const {}& c, const OfHead& of_head, "
         "{}{}{}) {{",
         function_.name, suffix, coordinates, function_.operands,
-        text_.taken() >= 0 ? ", bool drawn" : "", suffix.empty() ? "" : ", float beside");
+        text_.taken() >= 0 ? ", bool drawn" : "", suffix.empty() ? "" : ", const float* beside");
     each([&](int i) {
       if (at(members_, i))
         out.line("const {} {} = of_head.{};", value_type(text_.statement(i).arithmetic),

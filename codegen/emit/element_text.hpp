@@ -17,8 +17,8 @@ struct ElementFunction {
   // Where a body draws one number, which is 0 or 1, the function takes it; `Drawn`, its logical
   // index, and run(args, c), the bits of the four numbers of a run, say how to draw it.
   bool takes_drawn = false;
-  // A load whose number another function, NAME_beside, takes; -1: none.
-  int beside = -1;
+  // Loads whose numbers another function, NAME_beside, takes.
+  std::vector<int> beside = {};
 };
 
 // struct OfHead; of_head(args, c), which computes it once a tile; NAME(args, c, of_head, OPERANDS),

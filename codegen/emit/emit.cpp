@@ -472,6 +472,8 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
       kernel.arguments.push_back({.index = o->port, .map = o->map});
     if (const auto& o = attention->result)
       kernel.arguments.push_back({.index = o->port, .map = o->map});
+    for (const LoadBeside& load : attention->loads_beside)
+      if (load.box) kernel.arguments.push_back({.index = load.box->port, .map = load.box->map});
   }
   if (backward)
     for (const NamedMap& m : maps_of(*backward))

@@ -49,6 +49,12 @@ void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_vie
                          std::string_view map, std::string_view coordinates, SharedIndex shared) {
   out.open("struct {} {{", struct_name);
   out.line("using Number = sinter::{};", name(o.map.type));
+  print_box_load(out, o, map, coordinates, shared);
+  out.close("};");
+}
+
+void print_box_load(TextWriter& out, const BoxedOperand& o, std::string_view map,
+                    std::string_view coordinates, SharedIndex shared) {
   out.line("static constexpr bool k_fastest = {};", o.k_fastest);
   out.line(
       "SINTER_DEVICE static void prefetch(const Args& args) {{ sinter::hopper::prefetch(args.{}); "
@@ -62,7 +68,6 @@ void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_vie
   out.line("sinter::hopper::load_box(args.{}, to, barrier, blocks, {}{});", map,
            o.k_fastest ? "k, row" : "row, k", batch_text(o, shared));
   out.close("}");
-  out.close("};");
 }
 
 void print_chained(TextWriter& out, const ChainedConfig& e, const KernelNames& names) {

@@ -13,6 +13,9 @@ void print_wgmma(TextWriter& out, const WgmmaConfig& e);
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
                          std::string_view map, std::string_view coordinates = "Coord",
                          SharedIndex shared = {});
+// What the struct of one has beside its Number.
+void print_box_load(TextWriter& out, const BoxedOperand& o, std::string_view map,
+                    std::string_view coordinates, SharedIndex shared = {});
 
 // void FUNCTION(args, c, row, column, from): by this instruction, a box from shared memory to where
 // the coordinates say.

@@ -348,8 +348,8 @@ def dbias(name, dims, of_bias=None, more_inputs=(), **more):
                        **more)
 
 
-dbias("full", [2, 4, 70, 97], sq=70, skv=97, d=64, dv=64)
-dbias("batch", [1, 2, 70, 97], sq=70, skv=97, d=128, dv=128, hq=2, hk=2)
+dbias("full", [2, 4, 70, 104], sq=70, skv=104, d=64, dv=64)
+dbias("batch", [1, 2, 200, 104], sq=200, skv=104, d=128, dv=128, hq=2, hk=2)
 dbias("heads", [2, 1, 70, 97], sq=70, skv=97, d=64, dv=64, io="f16", of_bias="f32")
 dbias("rows", [2, 1, 1, 197], sq=70, skv=197, d=128, dv=128, hq=2, hk=1)
 dbias("keys", [1, 2, 150, 1], sq=150, skv=97, d=64, dv=64, hq=2, hk=2, given_o=True)
@@ -359,7 +359,7 @@ dbias("one_row", [2, 4, 1, 150], sq=1, skv=150, d=64, dv=64)
 dbias("grouped", [2, 2, 97, 140], sq=97, skv=140, d=64, dv=64, hq=2, hk=1, io="f16")
 dbias("causal_lengths", [2, 2, 150, 150], sq=150, skv=150, d=64, dv=64, hq=2, hk=2, causal_mask=True, padding_mask=True, stored=True,
       of_bias="f32", lengths={"SEQ_LEN_Q": 120, "SEQ_LEN_KV": 90})
-dbias("softcap_alibi", [1, 1, 70, 97], sq=70, skv=97, d=64, dv=64, softcap=4.0, alibi_mask=True)
+dbias("softcap_alibi", [1, 1, 70, 104], sq=70, skv=104, d=64, dv=64, softcap=4.0, alibi_mask=True)
 dbias("dropout", [1, 4, 1, 97], sq=70, skv=97, d=64, dv=64, dropout_probability=0.2, more_inputs=RANDOM)
 dbias("wide", [2, 2, 70, 97], sq=70, skv=97, d=192, dv=192, hq=2, hk=2)
 dbias("wide_rows", [2, 1, 1, 161], sq=70, skv=161, d=192, dv=128, hq=2, hk=1, io="f16")

@@ -78,9 +78,9 @@ attention("divided_lowest", h=2, sq=70, skv=500, d=32, seen="diagonal", hidden=-
 attention("eager", b=2, h=6, hk=2, sq=70, skv=130, rounds_scores=True, mask="bf16", layout="bshd")
 attention("eager_causal", h=3, sq=90, d=128, io="f16", rounds_scores=True, seen="diagonal")
 attention("mask", sq=66, skv=190, d=96, mask="f32")
-# Masks that are loaded for eight keys at once, of a last tile of keys that is not whole.
+# Masks that come in boxes or, by warps, for eight keys at once, of a last tile of keys that is not whole.
 attention("mask_of_eight_keys", b=2, sq=150, skv=168, mask="f32", narrow=False)
-attention("mask_of_bytes", sq=66, skv=104, d=32, mask="u8", io="f16")
+attention("mask_of_bytes", sq=66, skv=112, d=32, mask="u8", io="f16")
 attention("dropout", sq=70, skv=160, weight="dropout")
 attention("rounded_twice", sq=70, skv=160, weight="dropout", rounds_p=True, io="f16")
 # No multiple of what the softmax gives: weights that are not divided yet would be others.

@@ -197,6 +197,31 @@ TEST_CASE("dQ in one order has counters behind its sums, where the order matters
   CHECK(in_order({.keys = 300, .block_mask = true}, "sm_90a"));
 }
 
+TEST_CASE("backward a bias of 16 bits for each pair comes in boxes") {
+  struct Case {
+    const char* name;
+    Attention a;
+    bool boxed;
+  };
+  const Dims all = {2, 4, 200, 304}, batch = {2, 1, 200, 304};
+  const Case cases[] = {
+      {"all", {.keys = 304, .bias = true, .bias_dim = all}, true},
+      {"heads", {.keys = 304, .d = 128, .dv = 128, .bias = true, .bias_dim = batch}, true},
+      {"f32", {.keys = 304, .bias = true, .bias_dim = all, .of_bias = DataType::f32}, false},
+      {"keys alone", {.keys = 304, .bias = true}, false},
+      {"lines that TMA does not take", {.bias = true, .bias_dim = {2, 4, 200, 300}}, false},
+      {"wide heads", {.keys = 304, .d = 256, .dv = 256, .bias = true, .bias_dim = all}, false},
+  };
+  for (const Case& c : cases) {
+    INFO(c.name);
+    int boxes = -1;
+    for (const KernelSpec& k : partitioned(*graph_of(c.a), "sm_90a").kernels)
+      if (k.as_attention_backward())
+        boxes = plan_attention_backward(k, device_model("sm_90a"))->beside.has_value();
+    CHECK(boxes == c.boxed);
+  }
+}
+
 TEST_CASE("CTAs share the queries of a tile of keys where tiles leave SMs idle") {
   constexpr Family rows = Family::rowwise, each = Family::pointwise,
                    fused = Family::attention_backward;
@@ -437,6 +462,7 @@ TEST_CASE("kernels of attention backward compile for sm_90a without a complaint"
         Attention{.d = 256, .dv = 256, .attributes = {.softcap = 20}, .bias = true},
         Attention{.d = 192, .dv = 256, .attributes = {.dropout_probability = 0.1}},
         Attention{.attributes = {.alibi_mask = true}, .io = DataType::f16},
+        Attention{.keys = 304, .bias = true, .bias_dim = {2, 4, 200, 304}},
         Attention{.queries = long_rows,
         .keys = long_rows,
         .d = 128,

@@ -246,31 +246,57 @@ TEST_CASE("chunks of rows are a band") {
   CHECK(a.score.statements.empty());
 }
 
-TEST_CASE("what a score reads of neighbouring keys is loaded for eight of them at once") {
+TEST_CASE("what a score reads of neighbouring keys comes in boxes or for eight of them at once") {
+  enum class By { element, eight, box };
   struct Case {
     Dims dim;
     DataType type;
     std::int64_t keys;
-    bool together;
+    By by;
   };
+  // Of up to 64 queries nothing comes in boxes.
   const Case cases[] = {
-      {{1, 3, 50, 72}, bf16, 72, true}, {{2, 1, 50, 72}, f32, 72, true},
-      {{2, 1, 1, 72}, u8, 72, true},    {{1, 3, 50, 70}, bf16, 70, false},
-      {{1, 3, 50, 1}, bf16, 72, false}, {{1, 1, 1, 76}, bf16, 76, false},
-      {{2, 1, 1, 72}, i32, 72, false},
+      {{1, 3, 50, 72}, bf16, 72, By::eight},    {{2, 1, 50, 72}, f32, 72, By::eight},
+      {{2, 1, 1, 72}, u8, 72, By::eight},       {{1, 3, 50, 70}, bf16, 70, By::element},
+      {{1, 3, 50, 1}, bf16, 72, By::element},   {{1, 1, 1, 76}, bf16, 76, By::element},
+      {{2, 1, 1, 72}, i32, 72, By::element},    {{1, 3, 130, 72}, bf16, 72, By::box},
+      {{2, 1, 130, 76}, f32, 76, By::box},      {{2, 3, 130, 80}, u8, 80, By::box},
+      {{2, 1, 1, 72}, bf16, 72, By::eight},     {{2, 1, 130, 1}, bf16, 72, By::element},
+      {{1, 3, 130, 70}, bf16, 70, By::element},
   };
   for (const Case& c : cases) {
     INFO(to_string(c.dim));
     Graph g({.name = "attention", .io = bf16, .intermediate = f32});
-    const auto o = forms::operands(g, {2, 3}, {2, 3}, 50, c.keys);
+    const auto o = forms::operands(g, {2, 3}, {2, 3}, c.dim[2] == 1 ? 50 : c.dim[2], c.keys);
     const Tensor bias = g.tensor({.name = "bias", .dim = c.dim, .data_type = c.type});
     g.output(matmul(softmax(forms::scores(o) + bias), o.v), "o");
     const auto p = forms::planned(g);
     REQUIRE(families(p) == std::vector{Family::attention});
     const auto plan = plan_attention(p.kernels[0], device_model("sm_90a"));
     REQUIRE(plan);
-    CHECK((plan->engine.neighbours >= 0) == c.together);
+    const auto& beside = plan->engine.loads_beside;
+    REQUIRE(beside.size() == (c.by == By::element ? 0 : 1));
+    CHECK((!beside.empty() && beside[0].box) == (c.by == By::box));
   }
+}
+
+TEST_CASE("of what a score reads beside its sum boxes come first, and no more than two loads") {
+  Graph g({.name = "attention", .io = bf16, .intermediate = f32});
+  const auto o = forms::operands(g, {2, 3}, {2, 3}, 130, 72);
+  const auto read = [&](const char* name, const Dims& dim) {
+    return g.tensor({.name = name, .dim = dim, .data_type = bf16});
+  };
+  const Tensor keys = read("keys", {2, 1, 1, 72}), pairs = read("pairs", {1, 3, 130, 72}),
+               all = read("all", {2, 3, 130, 72});
+  g.output(matmul(softmax(forms::scores(o) + keys + pairs + all), o.v), "o");
+  const auto p = forms::planned(g);
+  REQUIRE(families(p) == std::vector{Family::attention});
+  const auto plan = plan_attention(p.kernels[0], device_model("sm_90a"));
+  REQUIRE(plan);
+  const auto& beside = plan->engine.loads_beside;
+  REQUIRE(beside.size() == 2);
+  CHECK(beside[0].box);
+  CHECK(beside[1].box);
 }
 
 }  // namespace sinter::test

@@ -41,7 +41,8 @@
 //                     0; else, of a scaled sum, float element(args, coordinates, float sum), the
 //                     score, and float gradient(args, coordinates, float sum, float ds), its
 //                     derivative from that of the score; takes_masks, where it takes numbers from
-//                     memory
+//                     memory; where boxes of these come by TMA, Box and both functions as
+//                     NAME_beside(..., const float* numbers)
 //   struct Weight     plain: true where weights are probabilities; else float element(args,
 //                     coordinates, float x): of a probability the weight, of a weight's gradient
 //                     the probability's
@@ -153,12 +154,24 @@ class BackwardConsumer {
         s.at[i + e] = Shift::weight(s.at[i + e], Score::scale, e % 2 == 0 ? lse.x : lse.y);
     });
   }
-  SINTER_DEVICE void weigh_and_differentiate(Sums& s, Sums& dp, const QueryTile<S>& at,
-                                             int stage) const {
+  SINTER_DEVICE void weigh_and_differentiate(Sums& s, Sums& dp, const QueryTile<S>& at, int stage,
+                                             const PipelineState<2>& boxes) const {
     const float* lse = reinterpret_cast<const float*>(pointer_ + S::lse) + stage * S::tile_q;
     const float* delta = reinterpret_cast<const float*>(pointer_ + S::delta) + stage * S::tile_q;
-    attention::weigh_and_differentiate<Score, Weight, BiasGradient, false>(band_, args_, c_, at,
-                                                                           lse, delta, s, dp, key_);
+    const auto with = [&](auto... beside) {
+      attention::weigh_and_differentiate<Score, Weight, BiasGradient, false>(
+          band_, args_, c_, at, lse, delta, s, dp, key_, beside...);
+    };
+    if constexpr (S::takes_boxes) {
+      const typename S::PipeBoxes pipe{shared_ + S::pipe_boxes};
+      pipe.wait(boxes);
+      with(BesideFromBoxes<typename S::Box::Number>{
+          shared_ + S::place_of_box(boxes.stage, 0, consumer_), S::TileDS::panel_bytes,
+          warp() * 16});
+      stages_.template wait_at_mine<kOneConsumer, 128>();  // ds takes the place of the boxes
+    } else {
+      with();
+    }
   }
   // In place of what belongs to pairs that do not see each other. The queries that see a key are an
   // interval; counted from the thread's first one, the registers' places are known when compiling.
@@ -195,9 +208,9 @@ class BackwardConsumer {
   // The operands of dV and dK, of weights (or of sums, where the score is a function of these) and
   // of dp. Made 16 queries at a time, so that few registers hold both.
   SINTER_DEVICE void finish(Weights& p, Weights& ds, Sums& s, Sums& dp, const QueryTile<S>& at,
-                            int stage) const {
+                            int stage, const PipelineState<2>& boxes) const {
     if constexpr (!plain) {
-      weigh_and_differentiate(s, dp, at, stage);
+      weigh_and_differentiate(s, dp, at, stage, boxes);
     } else if (band_.is_cut(at.row())) {
       mask(dp, at, 0.0f);
     }
@@ -231,6 +244,7 @@ class BackwardConsumer {
     if constexpr (Wanted::dv) typename Products::DV{}.clear();
     QueryTile<S> at(band_);
     typename S::PipeQ::State state;
+    PipelineState<2> boxes;
     const int count = band_.count();
     stages_.wait_for_keys();
 #pragma unroll 1
@@ -247,7 +261,7 @@ class BackwardConsumer {
       else
         dp.clear();
       Weights p, ds;
-      finish(p, ds, s, dp, at, state.stage);
+      finish(p, ds, s, dp, at, state.stage, boxes);
       if constexpr (Wanted::dq) store_ds(ds, i & 1);
       if constexpr (Wanted::dv) multiply_.add_dv(p, state.stage);
       if constexpr (Wanted::dq) {
@@ -267,6 +281,10 @@ class BackwardConsumer {
         wgmma::wait<Wanted::dk ? 1 : 0>();
         typename Products::DQ{}.template get<0, S::columns_of_dq / 8>(dq.at);
         stages_.add_dq(dq);
+      }
+      if constexpr (S::takes_boxes) {
+        typename S::PipeBoxes{shared_ + S::pipe_boxes}.release(boxes);
+        boxes.advance();
       }
       if constexpr (Wanted::dk) wgmma::wait<0>(ds);
       stages_.pipe_q().release_stage(state.stage);
@@ -340,7 +358,7 @@ template <class Config, class Bounds, class Q, class K, class V, class DO, class
           class Weight, class Rows, class BiasGradient, class SumsDQ, class ResultDK,
           class ResultDV, class Args>
 SINTER_DEVICE void run_backward(const Args& args) {
-  using S = BackwardShape<Config, Bounds, Q, K, V, DO>;
+  using S = BackwardShape<Config, Bounds, Q, K, V, DO, Score>;
   BackwardProducts<S>::declare();
   run_tile_of_keys<Config, S, BackwardConsumer<S, Bounds, Score, Weight, BiasGradient, Args>,
                    Bounds, Q, K, V, DO, Rows, SumsDQ, ResultDK, ResultDV>(args);

@@ -9,12 +9,36 @@ namespace sinter::attention {
 // Named barriers; 0 is that of all threads.
 inline constexpr int kAllConsumers = 1, kFullDQ = 2, kEmptyDQ = 4, kOneConsumer = 6;
 
+template <class S>
+inline constexpr bool takes_boxes = [] {
+  if constexpr (requires { S::takes_boxes; })
+    return S::takes_boxes;
+  else
+    return false;
+}();
+
 template <class Operand, class Tile, class Args, class Coord>
 SINTER_DEVICE void load_panels(const Args& args, const Coord& c, int row, unsigned to,
                                unsigned full) {
 #pragma unroll
   for (int panel = 0; panel < Tile::panels; ++panel)
     Operand::load(args, c, row, panel * 64, to + panel * Tile::panel_bytes, full, 0);
+}
+
+// What scores of a tile of queries read beside their sums.
+template <class S, class Args>
+SINTER_DEVICE void load_boxes(const Args& args, const typename S::Coord& c, int row, int key,
+                              unsigned shared, typename S::PipeBoxes::State& state) {
+  const typename S::PipeBoxes pipe{shared + S::pipe_boxes};
+  pipe.acquire(state);
+  pipe.expect(state, S::boxes * S::box_bytes);
+#pragma unroll
+  for (int panel = 0; panel < S::tile_q / 64; ++panel)
+#pragma unroll
+    for (int consumer = 0; consumer < S::consumers; ++consumer)
+      S::Box::load(args, c, row + panel * 64, key + consumer * 64,
+                   shared + S::place_of_box(state.stage, panel, consumer), pipe.full(state), 0);
+  state.advance();
 }
 
 // One thread.
@@ -25,6 +49,7 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
   const typename S::PipeDO pipe_do{shared + S::pipe_do};
   typename S::PipeQ::State state_q;
   typename S::PipeDO::State state_do;
+  PipelineState<2> state_boxes;
   QueryTile<S> at = QueryTile<S>::first(band);
   const int count = band.count();
 #pragma unroll 1
@@ -38,6 +63,7 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
     pipe_q.expect(state_q, S::TileQ::bytes);
     load_panels<Q, typename S::TileQ>(
         args, c, at.row(), shared + S::q + state_q.stage * S::TileQ::bytes, pipe_q.full(state_q));
+    if constexpr (takes_boxes<S>) load_boxes<S>(args, c, at.row(), band.from, shared, state_boxes);
     if (i == 0) {
       hopper::arrive_and_expect(shared + S::full_v, S::TileV::bytes);
       load_panels<V, typename S::TileV>(args, c, band.from, shared + S::v, shared + S::full_v);

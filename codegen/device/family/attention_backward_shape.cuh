@@ -33,7 +33,25 @@ struct LoadedBackwardTiles : BackwardTiles<Config, Q, tile_k, sequences> {
   using Numbers = Types<Number, Number, float>;
 };
 
-template <class Config, class Bounds, class Q, class K, class V, class DO>
+// What a score reads of memory beside its sum, where TMA brings it: `Box` of a score, with Number
+// of 16 bits and load() as operands have it, whose rows are queries and whose k are keys. Boxes of
+// 64 queries and 64 keys lie where a consumer writes ds of the same pairs, as soon as the product
+// of dQ that read what was there before has ended: so they take no place of their own.
+template <class Score>
+concept TakesBoxes = requires {
+  typename Score::Box;
+};
+struct NoBox {};
+template <class Score>
+struct BoxOfScore {
+  using Type = NoBox;
+};
+template <TakesBoxes Score>
+struct BoxOfScore<Score> {
+  using Type = typename Score::Box;
+};
+
+template <class Config, class Bounds, class Q, class K, class V, class DO, class Score>
 struct BackwardShape
     : LoadedBackwardTiles<Config, Q, 64 * (Config::threads / 128 - 1), sequences_of<Bounds>()> {
   using B =
@@ -66,6 +84,14 @@ struct BackwardShape
 
   using PipeQ = Pipeline<stages>;
   using PipeDO = PipeQ;
+  using PipeBoxes = Pipeline<2>;  // the halves of ds
+  using Box = typename BoxOfScore<Score>::Type;
+  static constexpr bool takes_boxes = TakesBoxes<Score>;
+  static constexpr int box_bytes = 64 * 64 * 2, boxes = tile_q / 64 * consumers;
+  // Of number `panel` of 64 queries and a consumer's keys, in a half of ds.
+  static constexpr int place_of_box(int half, int panel, int consumer) {
+    return ds + half * TileDS::bytes + panel * TileDS::panel_bytes + consumer * box_bytes;
+  }
 
   // Shared memory, from a multiple of 1024 on.
   static constexpr int k = 0, v = k + TileK::bytes, q = v + TileV::bytes,
@@ -74,7 +100,8 @@ struct BackwardShape
                        delta = lse + stages * tile_q * 4, pipe_q = delta + stages * tile_q * 4,
                        pipe_do = pipe_q + PipeQ::bytes, full_k = pipe_do + PipeDO::bytes,
                        full_v = full_k + 8, walked = full_v + 8,
-                       end = walked + (Bounds::has_blocks ? stages * 8 : 0);
+                       pipe_boxes = walked + (Bounds::has_blocks ? stages * 8 : 0),
+                       end = pipe_boxes + (takes_boxes ? PipeBoxes::bytes : 0);
   static constexpr int shared_bytes = end + 1023;
   static_assert(shared_bytes <= 227 << 10, "tiles do not fit into shared memory");
 };

@@ -120,6 +120,10 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
     constexpr int producers = 1 + 32;  // who has TMA bring the tile, and the warp that writes rows
     typename S::PipeQ{shared + S::pipe_q}.init(producers, S::consumers * 4);
     typename S::PipeDO{shared + S::pipe_do}.init(producers, S::consumers * 4);
+    if constexpr (takes_boxes<S>) {
+      S::Box::prefetch(args);
+      typename S::PipeBoxes{shared + S::pipe_boxes}.init(1, S::consumers * 4);
+    }
     hopper::barrier_init(shared + S::full_k, 1);
     hopper::barrier_init(shared + S::full_v, 1);
     hopper::barriers_are_ready();

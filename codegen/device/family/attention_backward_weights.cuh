@@ -1,21 +1,50 @@
 // What attention backward does with a tile between its products where bodies say so: sums become
 // weights, and gradients of weights those of sums.
 #pragma once
+#include "sinter/device/core/pack.cuh"
+#include "sinter/device/engine/shared_tile.cuh"
 #include "sinter/device/family/attention_backward_tiles.cuh"
 #include "sinter/device/family/attention_bias_gradient.cuh"
 #include "sinter/device/family/attention_drawn.cuh"
 
 namespace sinter::attention {
 
+// What a thread's scores read of memory beside their sums: element by element, by the score itself.
+struct ReadByScores {
+  SINTER_DEVICE void take(int) {}
+};
+// Or from boxes of 64 queries and 64 keys (attention_backward_shape.cuh), of which the warp's keys
+// begin at `key`: of eight registers at a time, two blocks of eight queries and two of eight keys.
+template <class Number>
+struct BesideFromBoxes {
+  using Tile = SharedTile<Number, Major::k, 64, 64>;
+  unsigned boxes;  // of the first 64 queries
+  int panel, key;  // from box to box in bytes
+  unsigned words[4];
+
+  SINTER_DEVICE void take(int i) {
+    if (i % 8 != 0) return;
+    const int lane = static_cast<int>(threadIdx.x) % 32, query = i / 4 * 8;
+    warp_matrix::get_transposed(
+        words, boxes + query / 64 * panel +
+                   Tile::place(query % 64 + lane / 16 * 8 + lane % 8, key + lane / 8 % 2 * 8));
+  }
+  SINTER_DEVICE float get(int i) const {
+    Pack<Number, 2> pack;
+    pack.set_word(0, words[i / 4 % 2 * 2 + i / 2 % 2]);
+    return sinter::get<float>(pack, i % 2);
+  }
+};
+
 // Where the score is a function of the sum, or the weight of the probability: sums `s` become
 // weights, gradients of weights `dp` those of sums. Rows and columns are queries and keys, or
 // keys and queries; `lse`, `delta`: of the tile's first query on; `key`: the first key.
 template <class Score, class Weight, class BiasGradient, bool queries_are_rows, class S,
-          class Bounds, class Args, class Sums>
+          class Bounds, class Args, class Sums, class Beside = ReadByScores>
 SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, const Args& args,
                                            typename S::Coord c, const QueryTile<S>& at,
                                            const float* lse, const float* delta, Sums& s, Sums& dp,
-                                           int key) {
+                                           int key, Beside beside = {}) {
   const auto query_of = [](int i) { return queries_are_rows ? Sums::row(i) : Sums::column(i); };
   const auto key_of = [&](int i) {
     return key + (queries_are_rows ? Sums::column(i) : Sums::row(i));
@@ -46,7 +75,13 @@ SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, con
     place(i);
     const float sum = x * Score::scale;
     float score = x, weight, of_weight = dp.at[i];
-    if constexpr (!Score::plain) score = Score::element(args, c, score_of_head, sum);
+    beside.take(i);
+    if constexpr (!is_same<Beside, ReadByScores>) {
+      const float number = beside.get(i);
+      score = Score::element_beside(args, c, score_of_head, sum, &number);
+    } else if constexpr (!Score::plain) {
+      score = Score::element(args, c, score_of_head, sum);
+    }
     const float p = weight =
         RowShift<Score>::weight(score, Score::plain ? Score::scale : 1.0f, lse[local]);
     if constexpr (DrawsBits<Weight>)
@@ -57,7 +92,12 @@ SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, con
       of_weight = Weight::element(args, c, weight_of_head, of_weight);
     const float of_score = p * (of_weight - delta[local]);
     float ds = of_score;
-    if constexpr (!Score::plain) ds = Score::gradient(args, c, score_of_head, sum, ds);
+    if constexpr (!is_same<Beside, ReadByScores>) {
+      const float number = beside.get(i);
+      ds = Score::gradient_beside(args, c, score_of_head, sum, ds, &number);
+    } else if constexpr (!Score::plain) {
+      ds = Score::gradient(args, c, score_of_head, sum, ds);
+    }
     const bool seen =
         lse[local] != minus_infinity() && (!cut || (m >= band.first(n) && m < band.stop(n)));
     x = seen ? weight : 0.0f;

@@ -35,7 +35,8 @@
 //   struct Bounds     see attention_bounds.cuh
 //   struct Score      plain: true where a score is its sum times `scale`, above 0; else scale = 1
 //   and
-//                     float element(args, coordinates of First, float sum)
+//                     float element(args, coordinates of First, float sum); and see
+//                     attention_neighbours.cuh
 //   struct Weight     plain: true; else float element(args, coordinates of First, float weight),
 //                     behind the softmax (dropout)
 //   struct Rows       has_sink, float sink(args, coordinates of First); has_stats, stats(args,
@@ -164,7 +165,8 @@ class Consumer {
   const unsigned shared_;
   const unsigned long long q_, k_, v_;  // descriptors, of the first stages
   const Turns<S::warps / 4, Config::ping_pong && (S::consumers > 1)> turns_;
-  const int number_;  // of those that share its rows
+  const int number_;      // of those that share its rows
+  const unsigned boxes_;  // what scores read beside their sums, of the first stage
 
  public:
   SINTER_DEVICE Consumer(const Args& args, unsigned shared, int warpgroup)
@@ -177,7 +179,8 @@ class Consumer {
         k_(S::TileK::descriptor(shared + S::k)),
         v_(S::TileV::descriptor(shared + S::v)),
         turns_{warpgroup},
-        number_(warpgroup % S::alternating) {
+        number_(warpgroup % S::alternating),
+        boxes_(shared + S::k + S::TileK::bytes + warpgroup / S::alternating * S::Beside::bytes) {
     turns_.start();
     state_k_.skip(number_), state_v_.skip(number_);
   }
@@ -218,6 +221,7 @@ class Consumer {
     int n = end - 1 - number_;
     auto beside = weights_of.fetch(n);
     const auto take_scores = [&] {
+      score_in_stage(weights_of, s, n, beside);
       release_k();
       if (n - step < begin) release_q();
     };
@@ -230,7 +234,9 @@ class Consumer {
     // Weights of the scores; `later`: those of the tile before are being multiplied.
     const auto weigh = [&](auto later) {
       constexpr bool first = !is_same<decltype(later), Int<1>>;
-      weights_of.template weigh<first || !cut_once>(s, softmax, n, beside);
+      if constexpr (S::Beside::bytes == 0)
+        weights_of.template score<first || !cut_once>(s, n, beside);
+      weights_of.weigh_scores(s, softmax, n);
       // Within the branch, the compiler would wait after each product.
       wgmma::wait<0>(sums.multiplied(), weights);
       if (later) {
@@ -324,8 +330,10 @@ class Consumer {
       issue_scores();
       wgmma::wait<0>();
       get_scores(s);
+      score_in_stage(weights_of, s, n, beside);
       release_k();
-      weights_of.look(s, softmax, n, beside);
+      if constexpr (S::Beside::bytes == 0) weights_of.score(s, n, beside);
+      weights_of.look_at_scores(s, softmax);
     }
     if (sees_less) pass_over_keys(begin - tiles.begin);
   }
@@ -345,9 +353,18 @@ class Consumer {
     }
   }
   SINTER_DEVICE void issue_scores() const {
-    Scores::template multiply<S::steps>(ScoreSums{}, q_,
-                                        k_ + state_k_.stage * (S::TileK::bytes / 16), false);
+    Scores::template multiply<S::steps>(ScoreSums{}, q_, k_ + state_k_.stage * (S::stage_k / 16),
+                                        false);
     wgmma::commit();
+  }
+  // Before the stage is given back, where it holds what scores read beside their sums.
+  template <class WeightsOf>
+  SINTER_DEVICE void score_in_stage(const WeightsOf& weights_of, typename Scores::Sums& s, int n,
+                                    const typename WeightsOf::Beside& beside) const {
+    if constexpr (S::Beside::bytes > 0) {
+      weights_of.score(s, n, beside, boxes_ + state_k_.stage * S::stage_k);
+      __syncwarp();  // one lane gives it back
+    }
   }
   static SINTER_DEVICE void get_scores(typename Scores::Sums& s) {
     ScoreSums{}.template get<0, S::tile_k / 8>(s.at);
@@ -380,7 +397,8 @@ class Consumer {
 template <class Config, class First, class Q, class K, class V, class Bounds, class Score,
           class Weight, class Rows, class Body, class Args>
 SINTER_DEVICE void run_forward(const Args& args) {
-  using S = ForwardShape<Config, First, Q, K, V, sequences_of<Bounds>(), bytes_of_tiles<Bounds>()>;
+  using S =
+      ForwardShape<Config, First, Q, K, V, Score, sequences_of<Bounds>(), bytes_of_tiles<Bounds>()>;
   using contraction::EpilogueTile;
   // More than a CTA starts with never come free: who asks for them waits for ever.
   constexpr int warpgroups = Config::threads / 128 - 1, of_thread = 65536 / Config::threads / 8 * 8;
@@ -393,6 +411,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   if (threadIdx.x == 0) {
     Q::prefetch(args), K::prefetch(args), V::prefetch(args);
+    S::Beside::prefetch(args);
     typename S::PipeQ{shared + S::pipe_q}.init(1, S::warps);
     typename S::Pipe{shared + S::pipe_k}.init(1, S::consumers * 4);
     typename S::Pipe{shared + S::pipe_v}.init(S::transposes_values ? kTransposingWarps * 32 : 1,

@@ -61,7 +61,9 @@ constexpr int rows_of_tile() {
   return 64 * (Config::threads / 128 - 1) / warpgroups_of_rows<Config>();
 }
 
-template <class Config, class First, class Q, class K, class V, int sequences, int tile_bytes>
+// `Score`: what it reads beside its sums comes in the stages of keys.
+template <class Config, class First, class Q, class K, class V, class Score, int sequences,
+          int tile_bytes>
 struct ForwardShape : LoadedTiles<Config, First, Q, rows_of_tile<Config>(), sequences> {
   using B = LoadedTiles<Config, First, Q, rows_of_tile<Config>(), sequences>;
   // Consumers of 64 rows each, of so many warpgroups that take turns at tiles of keys.
@@ -81,13 +83,15 @@ struct ForwardShape : LoadedTiles<Config, First, Q, rows_of_tile<Config>(), sequ
   using LoadedV = typename Values::Loaded;
   using WeightNumber = typename Values::WeightNumber;
   static constexpr int headroom = Values::headroom;
+  using Beside = BesideOf<Score, tile_k>;
+  static constexpr int stage_k = TileK::bytes + consumers * Beside::bytes;
   using Scores =
       Mma<Shape<64, tile_k>, Types<typename Q::Number, typename K::Number, float>, TileQ, TileK>;
   using Outputs =
       Mma<Shape<64, columns>, Types<WeightNumber, typename V::Number, float>, Registers, TileV>;
 
   // Shared memory, from a multiple of 1024 on.
-  static constexpr int k = consumers * TileQ::bytes, v = k + stages * TileK::bytes,
+  static constexpr int k = consumers * TileQ::bytes, v = k + stages * stage_k,
                        epilogue_tiles_or_loaded_v = v + stages * TileV::bytes,
                        loaded_v = transposes_values ? epilogue_tiles_or_loaded_v : v,
                        epilogue_tiles = epilogue_tiles_or_loaded_v +
@@ -163,10 +167,15 @@ SINTER_DEVICE void produce(const Args& args, unsigned char* pointer, unsigned sh
     if (keys.begin == keys.end) continue;
     const auto load_k = [&](int n) {
       pipe_k.acquire(state_k);
-      pipe_k.expect(state_k, S::TileK::bytes);
-      load_tile<K, typename S::TileK>(args, c, band.first_column + n * S::tile_k, 0,
-                                      shared + S::k + state_k.stage * S::TileK::bytes,
-                                      pipe_k.full(state_k));
+      pipe_k.expect(state_k, S::stage_k);
+      const int key = band.first_column + n * S::tile_k;
+      const unsigned stage = shared + S::k + state_k.stage * S::stage_k;
+      load_tile<K, typename S::TileK>(args, c, key, 0, stage, pipe_k.full(state_k));
+#pragma unroll
+      for (int consumer = 0; consumer < S::consumers; ++consumer)
+        S::Beside::load(args, c, tile.row + consumer * 64, key,
+                        stage + S::TileK::bytes + consumer * S::Beside::bytes,
+                        pipe_k.full(state_k));
       state_k.advance();
     };
     // Before Q, whose place consumers leave later than a stage of keys: so that keys are there when

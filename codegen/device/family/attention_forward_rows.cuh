@@ -59,43 +59,37 @@ struct WeightsOfRows {
         worth(with, at),
         weight_of_head(Weight::of_head(with, at)) {}
 
-  // What scores of tile n of the keys read of memory: asked for before they are there.
-  using Beside = typename NeighboursOf<Score, Sums::columns>::Type;
-  static constexpr bool has_beside = !is_same<Beside, NoNeighbours>;
+  // What scores of tile n of the keys read of memory beside their sums: what comes to registers is
+  // asked for before these are there.
+  using Beside = BesideOf<Score, Sums::columns>;
+  static constexpr bool has_beside = Beside::count > 0;
   SINTER_DEVICE Beside fetch(int n) const {
     Beside beside;
-    if constexpr (has_beside) {
-#pragma unroll
-      for (int b = 0; b < Beside::blocks; ++b)
-#pragma unroll
-        for (int r = 0; r < Beside::rows; ++r) {
-          const int key = first_key(n) + 32 * b + static_cast<int>(threadIdx.x) % 4 * 8,
-                    m = row + Sums::row(2 * r);
-          Coord at = c;
-          S::F::set_m(at, m < S::queries ? m : S::queries - 1);
-          S::F::set_n(at, key < S::keys ? key : S::keys - 8);
-          beside.of[b][r].load(Score::Neighbours::at(args, at));
-        }
-    }
+    const int first = first_key(n) + static_cast<int>(threadIdx.x) % 4 * 8;
+    beside.each_loaded([&]<class Item>(auto& of, int from, int r) {
+      const int key = first + from, m = row + Sums::row(2 * r);
+      Coord at = c;
+      S::F::set_m(at, m < S::queries ? m : S::queries - 1);
+      S::F::set_n(at, key < S::keys ? key : S::keys - 8);
+      of.load(Item::at(args, at));
+    });
     return beside;
   }
 
   // Of tile n of the keys, in a walk before that which makes weights: what the softmax has to know.
   SINTER_DEVICE void look(Sums& s, RowSoftmax& softmax, int n) const {
-    look(s, softmax, n, fetch(n));
+    score(s, n, fetch(n));
+    look_at_scores(s, softmax);
   }
-  SINTER_DEVICE void look(Sums& s, RowSoftmax& softmax, int n, Beside beside) const {
-    score(s, n, beside);
+  SINTER_DEVICE void look_at_scores(Sums& s, RowSoftmax& softmax) const {
     softmax.template weigh<(S::columns > 64), 0>(s, worth.powers_of_two());
   }
-  // Weights of tile n of the keys in place of the sums. `cut`: there may be columns of it that some
-  // rows do not see.
+  // Weights of tile n of the keys in place of the sums.
   SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n) const {
-    weigh(s, softmax, n, fetch(n));
+    score(s, n, fetch(n));
+    weigh_scores(s, softmax, n);
   }
-  template <bool cut = true>
-  SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n, Beside beside) const {
-    score<cut>(s, n, beside);
+  SINTER_DEVICE void weigh_scores(Sums& s, RowSoftmax& softmax, int n) const {
     // A branch costs short results more than it saves (b4 h32 s4096 d64 causal on an H200: 678 us
     // without, 715 with it).
     if constexpr (S::walks_twice)
@@ -118,20 +112,20 @@ struct WeightsOfRows {
     }
   }
 
- private:
-  // Of tile n.
-  SINTER_DEVICE int first_key(int n) const { return band.first_column + n * S::tile_k; }
-  // Scores in place of the sums, masked.
+  // Scores in place of the sums, masked. `boxes`: in the stage of the tile's keys; `cut`: there may
+  // be columns of it that some rows do not see.
   template <bool cut = true>
-  SINTER_DEVICE void score(Sums& s, int n, Beside& beside) const {
+  SINTER_DEVICE void score(Sums& s, int n, Beside beside, unsigned boxes = 0) const {
     const int column = first_key(n);
     if constexpr (ScalesHeads<Score>) {
       if (!worth.of_softmax()) s.each([&](int, float& x) { x *= worth.of_head; });
     } else if constexpr (has_beside) {
       beside.exchange();
       s.each([&](int i, float& x) {
-        x = Score::element_beside(args, place_of(s, column, i), score_of_head, x,
-                                  beside.template get<float>(i));
+        float numbers[Beside::count];
+        if (i % 16 == 0) beside.take(boxes, s.row(0), i * 2);
+        beside.get(i, numbers);
+        x = Score::element_beside(args, place_of(s, column, i), score_of_head, x, numbers);
       });
     } else if constexpr (!Score::plain) {
       each_place(s, column, [&](const Coord& at, float& x) {
@@ -142,6 +136,10 @@ struct WeightsOfRows {
     if (cut && (BandOf<S, Bounds>::bounded || ragged))
       if (n < own.full_begin || n >= own.full_end) mask(s, column);
   }
+
+ private:
+  // Of tile n.
+  SINTER_DEVICE int first_key(int n) const { return band.first_column + n * S::tile_k; }
   // The coordinates of register i; places that do not exist count as the last that do. Of two
   // neighbours the first has an even key, unless sequences begin anywhere: said so that the
   // compiler sees it (see random()).

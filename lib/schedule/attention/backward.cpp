@@ -75,7 +75,8 @@ int shared_bytes(const AttentionBackwardConfig& e, std::int64_t depth, std::int6
   return 2 * (of_q * (e.tile_k + e.stages * e.tile_q) +
               of_do * (e.tile_k + e.stages_do * e.tile_q)) +
          weights + e.consumers * of_dq * kRows * 4 +
-         (e.stages + e.stages_do) * (e.tile_q * 4 + 16) + 16 + (blocks ? e.stages * 8 : 0) + 1023;
+         (e.stages + e.stages_do) * (e.tile_q * 4 + 16) + 16 + (blocks ? e.stages * 8 : 0) +
+         (e.beside ? 2 * 16 : 0) + 1023;
 }
 
 // Tiles and stages. Nothing where shared memory has too little room. `plain`: the score is a scaled
@@ -114,6 +115,24 @@ bool choose_tile(AttentionBackwardConfig& e, std::int64_t depth, std::int64_t wi
   return false;
 }
 
+// What a score reads of memory for each pair of query and key, in boxes of 16 bits: of several
+// loads the first.
+std::optional<BoxedOperand> box_beside(const KernelSpec& spec) {
+  const A& a = spec.attention_backward();
+  if (a.sequences.count > 0) return {};
+  for (const Statement& s : a.score.statements) {
+    if (s.kind != StatementKind::load || s.arithmetic != DataType::f32 || !s.args.empty()) continue;
+    if (info(spec.ports[static_cast<std::size_t>(s.port)].type).bytes != 2) continue;
+    const auto loads = [&](const Body& body) {
+      return std::count_if(body.statements.begin(), body.statements.end(),
+                           [&](const Statement& x) { return is_load(x) && x.port == s.port; });
+    };
+    if (loads(a.score) != 1 || loads(a.gradient) != 1) continue;
+    if (auto box = boxed_port(spec, s.port, A::batch, {A::m, A::m + 1}, A::n)) return box;
+  }
+  return {};
+}
+
 // Completes a configuration that has its operands. (b4 h32 s4096 on an H200, causal, head dimension
 // 128: 2,303 us in tiles of 64 queries; 64: 1,326 us in tiles of 128.)
 bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& device,
@@ -126,12 +145,18 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
     if (!e.sums) return false;
   }
   const bool plain = a.score.statements.empty() && a.weight.statements.empty();
-  if (!choose_tile(e, depth, width, plain, !a.block_mask.statements.empty(), device)) return false;
+  const bool blocks = !a.block_mask.statements.empty();
+  if (!choose_tile(e, depth, width, plain, blocks, device)) return false;
+  if (!e.wide) {
+    e.beside = box_beside(spec);
+    if (e.beside && !choose_tile(e, depth, width, plain, blocks, device)) return false;
+  }
   set_lines(e.q, kLine, e.tile_q);
   set_lines(e.d_o, kLine, e.tile_q);
   set_lines(e.k, kLine, e.tile_k);
   set_lines(e.v, kLine, e.tile_k);
   if (e.sums) set_lines(*e.sums, kSumsLine, kRows);
+  if (e.beside) set_lines(*e.beside, kLine, kRows);
   for (KeyGradient* const gradient : {&e.dk, &e.dv})
     if (gradient->by == KeyGradient::By::boxes)
       set_lines(gradient->box, kLine, e.wide ? e.tile_k : kRows);

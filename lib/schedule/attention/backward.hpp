@@ -39,6 +39,7 @@ struct AttentionBackwardConfig : Launch {
   int heads_together = 1;  // of K, whose tiles of keys run beside each other
   bool in_order = false;   // dQ's sums are added in one order
   BiasGradient dbias;
+  std::optional<BoxedOperand> beside;  // what the score reads of 16 bits, by TMA
   int producer_registers = 24, consumer_registers = 240;
 };
 

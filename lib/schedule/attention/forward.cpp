@@ -309,6 +309,7 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   }
   set_swizzled_lines(e.k, e.tile_k, up(depth, kSwizzledLine));
   set_swizzled_lines(e.v, up(up(width, 16), kSwizzledLine), e.tile_k);
+  set_boxes_beside(e);
   for (const BoxedOperand* b : {&e.q, &e.k, &e.v})
     if (b->map.box[1] > tma::kMostBox) return false;
   e.result = stored_sums(plan.spec, e.q.map.type);
@@ -409,8 +410,10 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   e.scores = scores_of(spec);
   e.weight = without_index(spec, AttentionSpec::e).attention().weight;
   e.by_warps = runs_by_warps(spec, e.scores, plan.spec, device);
-  if (a.sequences.count == 0) e.neighbours = load_of_neighbours(e.scores);
   e.wide = !e.by_warps && is_wide(spec);
+  if (a.sequences.count == 0)
+    e.loads_beside =
+        loads_beside(e.scores, !e.by_warps && !e.wide && rows_of(spec) > kConsumerRows);
   if ((a.sequences.count > 0 || a.parts >= 0) && (e.wide || e.by_warps)) return {};
   // The sums by which weights are divided are those of all keys, and of these alone.
   if (rounds_divided(a.weight) && (e.wide || a.splits > 1 || a.parts >= 0 || a.has_sink()))
@@ -447,7 +450,8 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
       own.values_in_keys != decided.values_in_keys || own.n_fastest != decided.n_fastest ||
       own.attention.splits != decided.attention.splits ||
       (own.attention.parts >= 0) != (decided.attention.parts >= 0) ||
-      (decided.neighbours >= 0 && own.neighbours != decided.neighbours) ||
+      !std::equal(decided.loads_beside.begin(), decided.loads_beside.end(),
+                  own.loads_beside.begin(), own.loads_beside.end(), loads_alike) ||
       own.part_rows != decided.part_rows || own.share_lanes != decided.share_lanes ||
       own.key_blocks != decided.key_blocks || own.alternating != decided.alternating ||
       (own.part_rows > 0 && own.tile_q != decided.tile_q) ||
@@ -461,6 +465,8 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
   e.scores = own.scores, e.weight = own.weight, e.attention = own.attention;
   e.q.take_tensor(own.q), e.k.take_tensor(own.k), e.v.take_tensor(own.v);
   if (e.result) e.result->take_tensor(*own.result);
+  for (std::size_t i = 0; i < e.loads_beside.size(); ++i)
+    if (auto& box = e.loads_beside[i].box) box->take_tensor(*own.loads_beside[i].box);
   e.wide_index |= own.wide_index;
   const double items = elements(spec.extent, 0, AttentionSpec::batch) *
                        std::ceil(static_cast<double>(rows_of(spec)) / e.tile_q) *

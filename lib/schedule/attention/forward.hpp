@@ -10,6 +10,14 @@
 
 namespace sinter {
 
+// A load of the score's body that neither threads nor TMA take element by element: what comes in
+// the stages of keys, or what a thread loads of eight neighbouring keys at once
+// (codegen/device/family/attention_neighbours.cuh).
+struct LoadBeside {
+  int statement;
+  std::optional<BoxedOperand> box;
+};
+
 struct AttentionConfig : Launch {
   KernelSpec scores;          // the first product: over (batch, m, n, d), its body is the score
   Body weight;                // over the same domain
@@ -18,19 +26,19 @@ struct AttentionConfig : Launch {
   bool by_warps = false;      // attention_forward_mma.cuh; else by warpgroups
   bool wide = false;          // attention_forward_wide.cuh: two consumers share 64 rows
   bool scales_heads = false;  // of f8: scores are their sums times a number of the head
-  int neighbours = -1;        // statement of the score that loads eight neighbouring keys' numbers
-  bool values_in_keys = false;  // wide: v is the first columns of k, which is loaded alone
-  int consumers = 2;            // warpgroups of 64 rows
-  int tile_q = 128;             // rows
-  int tile_k = 128;             // keys
-  int stages = 2;               // of the pipelines of K and V
-  int part_rows = 0;            // where CTAs share keys: rows of a part, of each consumer
-  int key_blocks = 1;           // CTAs of a cluster that divide the keys of a tile of rows
-  int share_lanes = 1;          // groups of heads whose keys are shared apart
-  int beside = 1;               // CTAs that an SM needs to be busy
-  int alternating = 1;          // of such a CTA: warpgroups that take its tiles of keys in turns
-  int heads_together = 1;       // whose tiles of rows run beside each other
-  bool ping_pong = true;        // consumers take turns to issue products
+  std::vector<LoadBeside> loads_beside;  // of the score
+  bool values_in_keys = false;           // wide: v is the first columns of k, which is loaded alone
+  int consumers = 2;                     // warpgroups of 64 rows
+  int tile_q = 128;                      // rows
+  int tile_k = 128;                      // keys
+  int stages = 2;                        // of the pipelines of K and V
+  int part_rows = 0;                     // where CTAs share keys: rows of a part, of each consumer
+  int key_blocks = 1;                    // CTAs of a cluster that divide the keys of a tile of rows
+  int share_lanes = 1;                   // groups of heads whose keys are shared apart
+  int beside = 1;                        // CTAs that an SM needs to be busy
+  int alternating = 1;     // of such a CTA: warpgroups that take its tiles of keys in turns
+  int heads_together = 1;  // whose tiles of rows run beside each other
+  bool ping_pong = true;   // consumers take turns to issue products
   int producer_registers = 24, consumer_registers = 240;
   bool n_fastest = true;  // along which index the result lies in memory
   int unroll = 2;         // of the epilogue

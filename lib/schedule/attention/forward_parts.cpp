@@ -93,26 +93,71 @@ Body unrounded(Body weight) {
   return weight;
 }
 
-int load_of_neighbours(const KernelSpec& scores) {
+namespace {
+
+// Whether eight neighbouring keys' numbers are loaded at once.
+bool loads_neighbours(const KernelSpec& scores, const KernelPort& p) {
   constexpr std::int64_t kTogether = 8;
+  const int n = scores.contraction().first_n();
+  const Access& a = p.access;
+  const std::int64_t bytes = info(p.type).bytes, step = bytes == 1 ? kTogether : 16 / bytes;
+  if (scores.extent[n] % kTogether != 0 || p.alignment < 16 || a.offset % step != 0 ||
+      a.stride[n] != 1)
+    return false;
+  for (int j = 0; j < a.stride.size(); ++j)
+    if (j != n && scores.extent[j] > 1 && a.stride[j] % step != 0) return false;
+  return true;
+}
+
+}  // namespace
+
+std::vector<LoadBeside> loads_beside(const KernelSpec& scores, bool boxes) {
+  constexpr std::size_t kMost = 2;  // registers of a thread hold no more
   const ContractionSpec& c = scores.contraction();
   const auto& body = scores.body.statements;
-  if (scores.extent[c.first_n()] % kTogether != 0) return -1;
+  std::vector<LoadBeside> boxed, loaded;
   for (std::size_t i = 0; i < body.size(); ++i) {
     const Statement& s = body[i];
     if (s.kind != StatementKind::load || s.arithmetic != DataType::f32 || !s.args.empty()) continue;
     const KernelPort& p = scores.ports[static_cast<std::size_t>(s.port)];
-    const std::int64_t bytes = info(p.type).bytes, step = bytes == 1 ? kTogether : 16 / bytes;
-    const Access& a = p.access;
-    if (bytes > 4 || p.alignment < 16 || a.offset % step != 0 || !a.windows.empty() ||
-        !a.via.empty() || a.stride[c.first_n()] != 1)
-      continue;
-    bool aligned = true;
-    for (int j = 0; j < a.stride.size(); ++j)
-      aligned = aligned && (j == c.first_n() || scores.extent[j] == 1 || a.stride[j] % step == 0);
-    if (aligned) return static_cast<int>(i);
+    if (info(p.type).bytes > 4 || !p.access.windows.empty() || !p.access.via.empty()) continue;
+    LoadBeside load{static_cast<int>(i), {}};
+    if (boxes)
+      load.box = boxed_port(scores, s.port, c.batch, {c.first_m(), c.first_n()}, c.first_n());
+    if (load.box)
+      boxed.push_back(std::move(load));
+    else if (loads_neighbours(scores, p))
+      loaded.push_back(std::move(load));
   }
-  return -1;
+  boxed.insert(boxed.end(), loaded.begin(), loaded.end());
+  if (boxed.size() > kMost) boxed.resize(kMost);
+  return boxed;
+}
+
+// BoxBeside in attention_neighbours.cuh has the same.
+void set_boxes_beside(AttentionConfig& e) {
+  constexpr int kRows = 64;  // of a consumer
+  for (LoadBeside& load : e.loads_beside) {
+    if (!load.box) continue;
+    TensorMap& map = load.box->map;
+    const int element = info(map.type).bytes, bytes = e.tile_k * element;
+    map.swizzle = bytes % 128 == 0 ? 128 : bytes % 64 == 0 ? 64 : 32;
+    map.box = Dims::filled(map.dim.size(), 1);
+    map.box[0] = map.swizzle / element;
+    map.box[1] = kRows;
+  }
+}
+
+bool loads_alike(const LoadBeside& a, const LoadBeside& b) {
+  return a.statement == b.statement && a.box.has_value() == b.box.has_value() &&
+         (!a.box || a.box->loads_like(*b.box));
+}
+
+int bytes_of_boxes(const AttentionConfig& e) {
+  int bytes = 0;
+  for (const LoadBeside& load : e.loads_beside)
+    if (load.box) bytes += e.tile_q * e.tile_k * info(load.box->map.type).bytes;
+  return bytes;
 }
 
 PartOfKeys part_of_keys(const AttentionConfig& e, std::int64_t width) {

@@ -33,15 +33,23 @@ void set_swizzled_lines(BoxedOperand& o, int rows, int k);
 // Whether a weight's body ends with a rounding to 16 bits, which sees the weight divided by its
 // row's sum: then the kernel walks over the keys twice, first for the sums (WalksTwice in
 // codegen/device/family/attention_forward_tiles.cuh). Else weights are rounded as they come, and
-// The load of a score's body that threads take for eight neighbouring keys at once: they lie
-// together, and begin where a load of 16 bytes (8 of one-byte types) may; -1: there is none.
-int load_of_neighbours(const KernelSpec& scores);
-
 // the result is divided.
 bool rounds_divided(const Body& weight);
 // What is left of it without the rounding, which is that of the second product's operand; nothing
 // where that is the weight itself.
 Body unrounded(Body weight);
+
+// Loads of a score's body: by TMA, if `boxes` says so, where each row has its own numbers and a box
+// brings them; else those that threads take for eight neighbouring keys at once, which lie together
+// and begin where a load of 16 bytes (8 of one-byte types) may.
+std::vector<LoadBeside> loads_beside(const KernelSpec& scores, bool boxes);
+// The boxes of a configuration that has its tile.
+void set_boxes_beside(AttentionConfig& e);
+bool loads_alike(const LoadBeside& a, const LoadBeside& b);
+// In shared memory, of the rows of a tile.
+int bytes_of_boxes(const AttentionConfig& e);
+// Keys of a tile of which a thread holds what it loads beside are a multiple of this.
+inline constexpr int kKeysBeside = 32;
 
 // Where CTAs share keys, what a warpgroup hands on of a tile of rows: so many f32 numbers, a row
 // behind the other or as threads hold them. Behind them lies a counter.

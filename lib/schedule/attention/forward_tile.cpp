@@ -26,7 +26,7 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
   const int taken = e.attention.tiles_taken >= 0 ? 2 * (16 + 32) : 0;  // tiles, with their barriers
   const int share = e.attention.parts >= 0 ? 4 * (4 + 20) : 0;         // where the CTA's begins
   const int twice = rounds_divided(e.weight) ? 8 : 0;                  // a barrier of clusters
-  return q + e.stages * (stage_bytes(e, depth, width) + transposed) +
+  return q + e.stages * (stage_bytes(e, depth, width) + bytes_of_boxes(e) + transposed) +
          e.consumers * 4 * kEpilogueTileBytes + 16 + 2 * 16 * e.stages + taken + share + twice +
          1023;
 }
@@ -91,6 +91,25 @@ bool choose_wide_tile(AttentionConfig& e, int depth, int width, const DeviceMode
   return false;
 }
 
+// Whether what bodies add takes few registers: there are no others than the score's, and that reads
+// nothing of memory but what lies in the stages of keys, numbers of 16 bits or less. (On an H100,
+// us in tiles of 64 and 128 keys: b16 h16 s512 d64 with a bias of bf16 66.8 and 60.0, of f32 78.1
+// and 81.6, ALiBi 68.2 and 62.0; h16 s4096 d64, one mask, 241 and 208; b2 h16 s2048 d128, masks of
+// bool 151 and 132, of bf16 154 and 148, a softcap 213 and 199. Three consumers beside d64: 67.6
+// and, of 4096, 222; ALiBi 59.1.)
+bool reads_boxes_alone(const AttentionConfig& e, const AttentionSpec& a) {
+  if (!unrounded(a.weight).statements.empty() || a.sequences.count > 0) return false;
+  const auto& score = e.scores.body.statements;
+  const auto reads = std::count_if(score.begin(), score.end(), [](const Statement& s) {
+    return s.kind == StatementKind::load || s.kind == StatementKind::gather ||
+           s.kind == StatementKind::random;
+  });
+  const auto boxes = std::count_if(
+      e.loads_beside.begin(), e.loads_beside.end(),
+      [](const LoadBeside& load) { return load.box && info(load.box->map.type).bytes <= 2; });
+  return reads == boxes;
+}
+
 // Tiles, warpgroups and stages. What a consumer holds of 64 rows: scores and, half as large,
 // weights of a tile of keys, and the results. (b4 h32 s4096 d128 on an H200: tiles of 128 keys
 // 1,896 us and of 160 1,931.)
@@ -108,7 +127,9 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
   e.consumer_registers = c.registers;
   e.ping_pong = e.consumers == 2 && !transposes;
   // Warpgroups that take tiles of keys in turns have two stages each, of keys that are soon used.
-  const int most_keys = plain && e.alternating == 1 ? c.most_keys : 64,
+  const int most_keys = (plain || (c.count > 1 && reads_boxes_alone(e, a))) && e.alternating == 1
+                            ? c.most_keys
+                            : 64,
             fewest_stages = 2 * e.alternating, others = transposes ? 24 : 32,
             each = transposes ? 32 : 16;
   // Weights of f8 are half as large; what they add for a tile of values is summed apart.
@@ -127,6 +148,7 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
   };
   for (e.tile_k = most_keys; e.tile_k >= each; e.tile_k -= each) {
     if (held(e.tile_k) + others > c.registers) continue;
+    if (bytes_of_boxes(e) > 0 && e.tile_k % kKeysBeside != 0) continue;
     if (!has_whole_pages(e)) continue;
     for (e.stages = most_stages; e.stages >= fewest_stages; --e.stages)
       if (fits()) return true;
