@@ -176,9 +176,9 @@ directions("one_line", [4, 64, 1, 40], [64, 64, 1, 3], pre=[0, 1])
 directions("few_channels", [3, 3, 24, 40], [64, 3, 7, 7], stride=[2, 2], pre=[3, 3], which="f")
 directions("few_channels_odd", [2, 3, 9, 40], [48, 3, 3, 3], pre=[1, 0], post=[0, 2], io="f16", which="f")
 directions("few_channels_tiles", [1, 4, 6, 34], [320, 4, 3, 3], pre=[1, 1], which="f")
-directions("few_channels_apart", [2, 1, 17, 40], [16, 1, 2, 5], stride=[3, 2], pre=[0, 1], which="f")
+directions("few_channels_apart", [2, 1, 17, 40], [13, 1, 2, 5], stride=[3, 2], pre=[0, 1], which="f")
 directions("few_channels_tall", [1, 1, 1700, 16], [16, 1, 3, 3], pre=[1, 1], which="f")
-directions("few_channels_infinite", [2, 3, 20, 40], [64, 3, 5, 3], stride=[2, 1], pre=[1, 1], which="f", infinite=331)
+directions("few_channels_infinite", [2, 3, 20, 40], [44, 3, 5, 3], stride=[2, 1], pre=[1, 1], which="f", infinite=331)
 # Zeros beside the taps of a copied filter meet them, or those beside an image's results.
 directions("infinite_first_layer", [2, 3, 38, 42], [64, 3, 7, 7], stride=[2, 2], pre=[3, 3],
            which="f", infinite=449)

@@ -20,7 +20,29 @@ TEST_CASE("first layers read pixels as they lie, where rows are whole pieces of 
   CHECK(first(224, 64, 1) == 64);
   CHECK(first(224, 320, 1) == 80);  // in fours
   CHECK(first(222, 64, 2) == 0);
-  CHECK(first(224, 20, 2) == 0);  // stmatrix puts 16
+  // Of others the pixels of a warp are one run of memory.
+  CHECK(first(224, 21, 2) == 32);
+  CHECK(first(224, 84, 2) == 0);
+}
+
+TEST_CASE("pixels of 20 channels are read as they lie") {
+  Images i;
+  const Dims x{32, 20, 96, 96}, w{20, 20, 3, 3};
+  i.output(conv_fprop(i.input("x", x), i.input("w", w), padded(1, 1)), "y", x);
+  const auto kernels = planned(*i.g).kernels;
+  REQUIRE(kernels.size() == 1);
+  const ScheduledKernel k = schedule_kernel(kernels.front(), device_model("sm_90a"), {});
+  CHECK((k.wgmma() && k.wgmma()->image_rows));
+}
+
+TEST_CASE("filters that fill no tile of rows are the columns of their gradient") {
+  Images i;
+  const Dims x{128, 64, 55, 55}, w{192, 64, 5, 5}, y{128, 192, 28, 28};
+  i.output(conv_wgrad(i.input("dy", y), i.input("x", x), w, padded(2, 2)), "dw", w);
+  const auto kernels = planned(*i.g).kernels;
+  const ScheduledKernel k = schedule_kernel(kernels.front(), device_model("sm_90a"), {});
+  REQUIRE(k.wgmma());
+  CHECK((k.wgmma()->tile.n == 192 && !k.wgmma()->n_fastest));
 }
 
 // The product is the last kernel, before that which adds its parts. Rows of other pixels than these

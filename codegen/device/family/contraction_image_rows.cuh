@@ -25,7 +25,7 @@
 #include "sinter/device/core/async_copy.cuh"
 #include "sinter/device/engine/shared_memory.cuh"
 #include "sinter/device/engine/wgmma.cuh"
-#include "sinter/device/family/contraction_store.cuh"
+#include "sinter/device/family/contraction_store_odd.cuh"
 
 namespace sinter::contraction {
 
@@ -78,8 +78,9 @@ struct ImageRowsShape {
                        stages = epilogue_tiles + 4 * static_cast<int>(sizeof(EpilogueTile));
   static SINTER_DEVICE int height() { return static_cast<int>(Config::Extent::at(y)); }
   static SINTER_DEVICE int width() { return static_cast<int>(Config::Extent::at(x)); }
-  static constexpr int tiles = static_cast<int>(P::columns) / columns;
-  static_assert(tiles * columns == P::columns, "blocks have equally many filters");
+  static constexpr int filters = static_cast<int>(P::columns),
+                       tiles = (filters + columns - 1) / columns;
+  static_assert(tiles == 1 || tiles * columns == filters, "blocks have equally many filters");
   // The first of the block's.
   static SINTER_DEVICE int first_column() {
     return tiles > 1 ? static_cast<int>(blockIdx.x) % tiles * columns : 0;
@@ -105,7 +106,7 @@ SINTER_DEVICE void put_filter(const Args& args, unsigned char* to) {
     P::set_n(c, S::first_column() + column);
     c.at[P::first_k] = tap;
     float values[width] = {};
-    if (tap < R::tap_rows) {
+    if (tap < R::tap_rows && (S::filters % S::columns == 0 || column < S::filters)) {
 #pragma unroll
       for (int e = 0; e < R::taken; ++e) {
         c.at[P::first_k + 1] = e / R::channels;
@@ -255,6 +256,7 @@ SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row,
                                 EpilogueTile& epilogue_tile) {
   using P = Problem<Config>;
   using S = ImageRowsShape<Config>;
+  using R = typename S::R;
   static_assert(Body::sources == 0, "nothing is read that differs from row to row");
   const Coord batch{};
   const int first_column = S::first_column();
@@ -272,6 +274,19 @@ SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row,
 #pragma unroll
       for (int i = 0; i < Sums::count; ++i) sums.at[i] = held[i];
     }
+  }
+  if constexpr (StoresOddRows<Body>) {  // the warp's pixels are one run of memory
+    static_assert(S::tiles == 1 && S::columns <= 64);
+    PartSums all;
+#pragma unroll
+    for (int i = 0; i < Sums::count; ++i) all[i] = sums.at[i];
+    const RunOfRows<typename Body::Stored> run(Body::row(args, c), epilogue_tile, S::filters);
+    put_results<Config, Body>(
+        args, batch, first_row, 0, 0, S::columns, read_columns, all, 0,
+        [&](int first, const unsigned(&blocks)[4]) { run.template put<16>(first, blocks, 0); });
+    __syncwarp();
+    if (count > 0) run.store(count < R::pixels ? count : R::pixels);
+    return;
   }
   using Result = RowPieces<typename Body::Stored>;
   Result result;

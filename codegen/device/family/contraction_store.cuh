@@ -167,11 +167,12 @@ struct PartColumns {
 
 // The results of a part's sums to a StoreTile at `to`. `batch`: the coordinates of the batch entry;
 // `row`: the warp's first, `column`: the part's, `next_column`: the next part's; it has `columns`.
-template <class Config, class Body, int sources = 0, class Args, class Coord>
+// Or elsewhere: put(first column of 16, their words).
+template <class Config, class Body, int sources = 0, class Args, class Coord, class Put>
 SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, int column,
                                int next_column, int columns,
                                PartColumns<Config, Body>& read_columns, const PartSums& sums,
-                               unsigned to) {
+                               unsigned to, const Put& put) {
   using P = Problem<Config>;
   using S = Shape<Config>;
   static_assert(S::columns % 16 == 0, "stmatrix puts 16 columns");
@@ -203,13 +204,27 @@ SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, in
         blocks[i] =
             results<Config, Body>(args, at(i % 2 * 8, pair), fragment, sums[sum], sums[sum + 1]);
       }
-      hopper::put_blocks(to + place_of_line, blocks);
+      put(first, blocks);
     }
     if constexpr (S::across > 1) {  // all of them: the next part may be wider
       read_columns.fetch(args, batch, next_column, first / 8);
       read_columns.fetch(args, batch, next_column, first / 8 + 1);
     }
   }
+}
+
+template <class Config, class Body, int sources = 0, class Args, class Coord>
+SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, int column,
+                               int next_column, int columns,
+                               PartColumns<Config, Body>& read_columns, const PartSums& sums,
+                               unsigned to) {
+  const int line = static_cast<int>(threadIdx.x) % 16,
+            half = static_cast<int>(threadIdx.x) % 32 / 16;
+  put_results<Config, Body, sources>(args, batch, row, column, next_column, columns, read_columns,
+                                     sums, to, [&](int first, const unsigned(&blocks)[4]) {
+                                       hopper::put_blocks(
+                                           to + StoreTile::place(line, first + half * 8), blocks);
+                                     });
 }
 
 template <class Config, class Body>

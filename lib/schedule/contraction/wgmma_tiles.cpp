@@ -16,6 +16,7 @@ namespace sinter {
 namespace {
 
 constexpr int kCopiedRows = 16;  // at once, where threads copy
+constexpr int kMostOfRun = 255;  // columns, as RunOfRows of the device library
 
 // Batch entries that have a row at all, where rows fall into groups at random.
 double batches_with_rows(const TileProblem& p) {
@@ -87,6 +88,10 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   constexpr double kEpilogueTile = 1150, kEpilogueStored = 500, kEpilogueRead = 300,
                    kEpilogueReadSlow = 1600, kEpilogueOfTwo = 600, kAlongRows = 500,
                    kEpilogueOdd = 3000;
+  // Odd rows that leave as they are summed, whole ones and parts. (On an H100, 192 products of 128
+  // x 77 x 32 7.9 us in parts of rows, 3.9 of 80 columns; 1024 of 100 x 197 x 96 64.6 us in parts,
+  // in 64 x 224 46.2.)
+  constexpr double kEpilogueRuns = 900, kEpilogueParts = 1800;
   // Of matmuls as 27 shapes of 24 tiles each showed on an H100, most of them one round of tiles
   // with weights of language models; of convolutions as fitted before; of phases as 17 strided data
   // gradients of ten tiles each did on an H200 (64 x 112 x 80 x 80, 256 filters of 3 x 3, stride 2:
@@ -155,7 +160,8 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   const bool odd_rows = p.stores_rows && std::fmod(p.columns, kPack) != 0,
              stored = stores_as_summed(p, t) && (odd_rows || t.n >= kEpilogueTileColumns);
   const double computed = p.computes && !p.window ? kEpilogueComputes : 0,
-               epilogue_tile = (stored     ? kEpilogueStored + computed
+               odd_tile = p.columns <= std::min(t.n, kMostOfRun) ? kEpilogueRuns : kEpilogueParts,
+               epilogue_tile = (stored     ? (odd_rows ? odd_tile : kEpilogueStored) + computed
                                 : odd_rows ? kEpilogueOdd
                                            : kEpilogueTile) +
                                read + (p.products > 1 ? kEpilogueOfTwo : 0);
