@@ -7,14 +7,15 @@
 
 namespace sinter::contraction {
 
-// A warpgroup's sums: a set for every 64 rows. With promote_accumulators those of
-// two stages follow.
+// A warpgroup's sums: a set for every 64 rows. With promote_accumulators those of two stages
+// follow, of wide tiles those of one.
 template <class Config>
 struct TileSums {
   static constexpr int blocks = Shape<Config>::blocks, count = Config::tile_n / 2,
-                       sets = SwapsProducts<Config>
-                                  ? 1
-                                  : blocks * (Config::promote_accumulators ? 3 : 1);
+                       promoted = !Config::promote_accumulators ? 0
+                                  : blocks * count > 64         ? 1
+                                                                : 2,
+                       sets = SwapsProducts<Config> ? 1 : blocks * (1 + promoted);
 
   static SINTER_DEVICE void declare() {
     for_each_number<sets>([]<int set>() { Sums<Config, set>::declare(); });
@@ -213,8 +214,20 @@ SINTER_DEVICE void multiply_and_promote(Stages stages, Consumer<Config, A, B>& c
                                         int first_step, int end_step,
                                         const DoneWaiting& done_waiting) {
   constexpr int even = Shape<Config>::blocks, odd = 2 * even;  // their first sets
-  stages.start(first_step);
   for_each_number<even>([]<int set>() { Sums<Config, set>{}.clear(); });
+  if constexpr (TileSums<Config>::promoted == 1) {
+    // Another warpgroup multiplies meanwhile.
+#pragma unroll 1
+    for (int step = first_step; step < end_step; ++step) {
+      consumer.template multiply_stage<even>(false, step);
+      wgmma::wait<0>();
+      consumer.pipeline.release(consumer.state);
+      promote_accumulators<Config, even>();
+      consumer.state.advance();
+    }
+    return done_waiting();
+  }
+  stages.start(first_step);
 #pragma unroll 1
   for (int step = first_step; step + 1 < end_step; step += 2) {
     const int first = consumer.state.stage;

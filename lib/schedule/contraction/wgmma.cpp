@@ -125,7 +125,8 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   e.ahead = e.prefetch && t.split == 1 && e.unroll == lane_packs && t.consumers < 3;
   e.threads = 128 * (t.consumers + 1);
   // Of the 504 that three warpgroups have, in steps of eight.
-  const int kept = sums_per_thread(t) * (e.promote_accumulators ? 3 : 1) + (e.ahead ? 64 : 0);
+  const int kept =
+      sums_per_thread(t) * (e.promote_accumulators ? 1 + promoted_sets(t) : 1) + (e.ahead ? 64 : 0);
   e.producer_registers = kept >= 192 ? 24 : 40;
   e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
   if (p.gradient) e.producer_registers = 24, e.consumer_registers = 240;

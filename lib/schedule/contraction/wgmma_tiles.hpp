@@ -110,6 +110,10 @@ int gradient_pixels(const TileProblem& p);
 int sums_per_thread(const Tile& t);
 // The sums leave a thread few registers for packs of what the epilogue reads.
 bool has_little_room(const Tile& t);
+// Sets of sums beside those that are promoted: of two stages, or of one, while whose sums are added
+// another warpgroup multiplies.
+inline constexpr int kMostOfTwoStages = 64, kMostPromoted = 96;  // sums of a thread
+inline int promoted_sets(const Tile& t) { return sums_per_thread(t) > kMostOfTwoStages ? 1 : 2; }
 // Results leave as they are summed, through stmatrix (contraction_store.cuh).
 bool stores_as_summed(const TileProblem& p, const Tile& t);
 // Blocks that share an SM, and shared memory of each. Where one round of the narrowest
