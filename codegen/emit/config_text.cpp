@@ -3,6 +3,7 @@
 #include "emit/attention_backward_text.hpp"
 #include "emit/depthwise_text.hpp"
 #include "emit/spelling.hpp"
+#include "emit/tensor_cores_text.hpp"
 #include "emit/window_text.hpp"
 #include "plan/access.hpp"
 #include "schedule/attention/forward_parts.hpp"
@@ -407,9 +408,14 @@ void print_first_config(TextWriter& out, const ChainedConfig& e, const KernelNam
 void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names) {
   const KernelSpec& spec = kernel.spec;
   out.open("struct Args {{");
-  if (const WgmmaConfig* const e = kernel.wgmma(); e && !e->image_rows)
-    out.line("sinter::TensorMap {}map_b{}{};", spec.contraction().rows.gathers() ? "" : "map_a, ",
-             e->b2 ? ", map_b2" : "", e->result ? ", map_result" : "");
+  if (const WgmmaConfig* const e = kernel.wgmma(); e && !e->image_rows) {
+    std::vector<std::string_view> maps;
+    if (loads_by_map(spec, e->a, true)) maps.push_back("map_a");
+    if (loads_by_map(spec, e->b, false)) maps.push_back("map_b");
+    if (e->b2) maps.push_back("map_b2");
+    if (e->result) maps.push_back("map_result");
+    if (!maps.empty()) out.line("sinter::TensorMap {};", fmt::join(maps, ", "));
+  }
   if (const DepthwiseConfig* const e = kernel.depthwise(); e && e->image.map)
     out.line("sinter::TensorMap map_a{}{};", e->other.map ? ", map_b" : "",
              e->result ? ", map_result" : "");

@@ -202,9 +202,11 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
 }
 
 void print_operand_of_tiles(TextWriter& out, const KernelSpec& spec, const WgmmaConfig& e,
-                            const BoxedOperand& o, std::string_view struct_name,
-                            std::string_view map) {
-  if (o.source == BoxedOperand::Source::boxes)
+                            const KernelNames& names, const BoxedOperand& o,
+                            std::string_view struct_name, std::string_view map) {
+  if (o.source == BoxedOperand::Source::shifted)
+    print_operand_by_threads(out, spec, names, o, struct_name);
+  else if (o.source == BoxedOperand::Source::boxes)
     print_boxed_operand(out, o, struct_name, map);
   else
     print_window_operand(out, spec, o, *e.window, e.resident, struct_name, map);
@@ -327,10 +329,10 @@ std::string kernel_text(const ScheduledKernel& scheduled, const KernelNames& nam
           break;
         }
         if (factors->rows.gathers())
-          print_gathered_operand(out, spec, names, wgmma->a, "OperandA");
+          print_operand_by_threads(out, spec, names, wgmma->a, "OperandA");
         else
-          print_operand_of_tiles(out, spec, *wgmma, wgmma->a, "OperandA", "map_a");
-        print_operand_of_tiles(out, spec, *wgmma, wgmma->b, "OperandB", "map_b");
+          print_operand_of_tiles(out, spec, *wgmma, names, wgmma->a, "OperandA", "map_a");
+        print_operand_of_tiles(out, spec, *wgmma, names, wgmma->b, "OperandB", "map_b");
         if (const auto& b2 = wgmma->b2) print_boxed_operand(out, *b2, "OperandB2", "map_b2");
         if (wgmma->scaled()) print_scales(out, spec, names, *wgmma);
         print_retaken(out, spec, names, wgmma);
@@ -441,6 +443,11 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
       kernel.config.emplace_back("groups", spec.extent[0]);
       kernel.config.emplace_back("gathered", factors->rows.gathers());
     }
+    const auto add_shifted = [&](const BoxedOperand& o, std::string name) {
+      if (o.source == BoxedOperand::Source::shifted) kernel.config.emplace_back(std::move(name), 1);
+    };
+    add_shifted(wgmma->a, "a_shifted");
+    add_shifted(wgmma->b, "b_shifted");
   }
   if (mma) {
     const MmaOperand &left = mma->a, &right = mma->b;
@@ -454,8 +461,8 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
     const auto add_map = [&](const BoxedOperand& o) {
       kernel.arguments.push_back({.index = o.port, .map = o.map});
     };
-    if (!factors->rows.gathers()) add_map(wgmma->a);
-    add_map(wgmma->b);
+    if (loads_by_map(spec, wgmma->a, true)) add_map(wgmma->a);
+    if (loads_by_map(spec, wgmma->b, false)) add_map(wgmma->b);
     if (wgmma->b2) add_map(*wgmma->b2);
     if (wgmma->result) add_map(*wgmma->result);
   }

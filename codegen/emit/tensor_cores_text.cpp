@@ -104,12 +104,18 @@ void print_scales(TextWriter& out, const KernelSpec& spec, const KernelNames& na
   out.line("using Scales = sinter::contraction::BlockScales<{}>;", types);
 }
 
-void print_gathered_operand(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                            const BoxedOperand& o, std::string_view struct_name) {
+bool loads_by_map(const KernelSpec& spec, const BoxedOperand& o, bool is_a) {
+  return o.source != BoxedOperand::Source::shifted && !(is_a && spec.contraction().rows.gathers());
+}
+
+void print_operand_by_threads(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                              const BoxedOperand& o, std::string_view struct_name) {
   const auto port = static_cast<std::size_t>(o.port);
   out.open("struct {} {{", struct_name);
   out.line("using Number = sinter::{};", name(o.map.type));
-  out.line("static constexpr bool k_fastest = true;");
+  out.line("static constexpr bool k_fastest = {};", o.k_fastest);
+  if (o.source == BoxedOperand::Source::shifted)
+    out.line("static constexpr bool begins_anywhere = true;");
   out.line("using Access = Config::{};", names.access[port]);
   out.line("SINTER_DEVICE static const {}* base(const Args& args) {{ return args.{}; }}",
            storage_type(spec.ports[port].type), names.port[port]);

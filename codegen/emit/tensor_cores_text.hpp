@@ -30,8 +30,10 @@ void print_chained(TextWriter& out, const ChainedConfig& config, const KernelNam
 void print_scales(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                   const WgmmaConfig& e);
 
-// One whose rows a table names, which threads copy.
-void print_gathered_operand(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                            const BoxedOperand& o, std::string_view struct_name);
+// One that threads load: rows that a table names, or that begin anywhere; and whether an operand is
+// none of these.
+bool loads_by_map(const KernelSpec& spec, const BoxedOperand& o, bool is_a);
+void print_operand_by_threads(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                              const BoxedOperand& o, std::string_view struct_name);
 
 }  // namespace sinter

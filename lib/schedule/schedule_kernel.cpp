@@ -48,7 +48,8 @@ ScheduledKernel schedule_product(const KernelSpec& spec, const DeviceModel& devi
       rows && !(wgmma && wgmma->microseconds < rows->microseconds) &&
       !(mma && mma->engine.microseconds < rows->microseconds))
     wgmma = std::move(rows);
-  if (wgmma && !(mma && kSurelyFaster * mma->engine.microseconds < wgmma->microseconds))
+  const double surely = wgmma && shifts_lines(wgmma->engine) ? 1 : kSurelyFaster;
+  if (wgmma && !(mma && surely * mma->engine.microseconds < wgmma->microseconds))
     return {std::move(wgmma->spec), std::move(wgmma->engine), wgmma->microseconds,
             std::move(wgmma->choice), wgmma->tuned};
   if (mma) return scheduled(std::move(mma->spec), std::move(mma->engine));

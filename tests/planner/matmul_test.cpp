@@ -441,6 +441,26 @@ TEST_CASE("threads read tf32 that lies across k; of large products it is copied"
   }
 }
 
+TEST_CASE(
+    "threads shift lines that begin at no multiples of 16 bytes; of large products they are "
+    "copied") {
+  for (const bool large : {false, true}) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const std::int64_t batches = large ? 1 : 192, m = large ? 2000 : 128, n = large ? 1999 : 77,
+                       k = large ? 2000 : 32;
+    const auto x = g->tensor({.name = "x", .dim = {batches, m, k}}),
+               w = g->tensor({.name = "w", .dim = {batches, k, n}});
+    g->output(matmul(x, w), "y");
+    const auto p = for_sm_90a(*g);
+    CHECK(families(p) == (large ? kOneFirst : kAlone));
+    const auto plan = plan_wgmma(p.kernels.back(), device_model("sm_90a"), {});
+    REQUIRE(plan);
+    using Source = BoxedOperand::Source;
+    CHECK(plan->engine.b.source == (large ? Source::boxes : Source::shifted));
+    CHECK(plan->engine.a.source == Source::boxes);
+  }
+}
+
 TEST_CASE("three consumers have four stages where an operand lies across k") {
   auto g = Shared<Graph>::make(GraphOptions{.io = f16});
   const auto x = g->tensor({.name = "x", .dim = {7000, 6000}, .stride = {1, 7000}}),

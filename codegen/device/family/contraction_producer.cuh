@@ -2,6 +2,7 @@
 // see contraction_wgmma.cuh.
 #pragma once
 #include "sinter/device/engine/loader/gathered_rows.cuh"
+#include "sinter/device/engine/loader/shifted_rows.cuh"
 #include "sinter/device/engine/loader/tma_boxes.cuh"
 #include "sinter/device/family/contraction_tiles.cuh"
 
@@ -81,6 +82,97 @@ SINTER_DEVICE void produce(const Args& args, const Rows& rows, const First& firs
     walk.advance();
   }
   for (; walk.more(); walk.advance()) fill(walk.place(rank), walk.tile);
+}
+
+// An operand whose lines begin anywhere.
+template <class Operand>
+concept BeginsAnywhere = requires {
+  requires Operand::begins_anywhere;
+};
+
+// Its loader, of a tile's rows (columns) from `first` on; of others, boxes. `dim`: of the domain,
+// that of the rows.
+template <class Config, class Operand, int extent, int dim, class Boxes, class Args, class Coord>
+SINTER_DEVICE auto lines_at(const Args& args, const Coord& c, int first, const Boxes& boxes) {
+  if constexpr (BeginsAnywhere<Operand>) {
+    using Access = typename Operand::Access;
+    using Extent = typename Config::Extent;
+    constexpr int k = Extent::size - 1;
+    long long last = Access::offset;
+    for (int i = 0; i < Extent::size; ++i) last += (Extent::at(i) - 1) * Access::Stride::at(i);
+    const auto* const start = Operand::base(args);
+    return ShiftedRows<StageTile<Operand, extent>>{start + locate<Access>(c).offset,
+                                                   start + last + 1,
+                                                   Access::Stride::at(Operand::k_fastest ? dim : k),
+                                                   first,
+                                                   static_cast<int>(Extent::at(dim)),
+                                                   static_cast<int>(Extent::at(k))};
+  } else {
+    return boxes;
+  }
+}
+
+// A place in the sequence of a block's stages.
+template <class Config, class A, class B, class Rows>
+struct StageCursor {
+  using P = Problem<Config>;
+  using S = Shape<Config>;
+  using RowBoxes = TmaBoxes<A, StageTile<A, Config::loaded_rows>, typename P::Coord>;
+  TileWalk<Config, Rows> walk;
+  typename StagePipeline<Config>::State state = {};
+  int step = 0;
+
+  // Calls f(loader of A, of B, where the stage starts) and goes on to the next one.
+  template <class Args, class F>
+  SINTER_DEVICE void visit(const Args& args, const F& f) {
+    const TileCoord<Config> place = walk.place(0);
+    typename P::Coord c{};
+    P::set_batch(c, place.batch);
+    f(lines_at<Config, A, Config::loaded_rows, P::first_n - 1>(args, c, place.row,
+                                                               RowBoxes{c, place.row}),
+      lines_at<Config, B, S::loaded_columns, P::first_k - 1>(
+          args, c, place.column, ColumnBoxes<Config, B>{c, place.column}),
+      state.stage * S::stage_bytes);
+    state.advance();
+    if (++step == S::steps(place.batch)) step = 0, walk.advance();
+  }
+};
+
+// What all threads of the producer do where there is such an operand: copies run some stages ahead
+// of what is shifted and handed over.
+template <class Config, class A, class B, class Args, class Rows>
+SINTER_DEVICE void produce_shifted(const Args& args, const Rows& rows, const unsigned char* memory,
+                                   unsigned shared) {
+  using S = Shape<Config>;
+  static_assert(S::cluster == 1 && Config::products == 1);
+  constexpr int ahead = Config::stages < 5 ? Config::stages - 1 : 4;
+  const StagePipeline<Config> pipeline{shared + S::full};
+  StageCursor<Config, A, B, Rows> copied{TileWalk<Config, Rows>(rows)}, shifted = copied;
+  const bool first = threadIdx.x == 0;
+#pragma unroll 1
+  for (int i = 0; shifted.walk.more(); ++i) {
+    if (copied.walk.more()) {
+      const unsigned full = pipeline.full(copied.state);
+      pipeline.acquire(copied.state);
+      const int step = copied.step;
+      copied.visit(args, [&]<class OfA, class OfB>(const OfA& a, const OfB& b, int stage) {
+        if (first) hopper::arrive_and_expect(full, OfA::tma_bytes + OfB::tma_bytes);
+        if (OfA::threads > 1 || first) a.load(args, step, shared + stage, full);
+        if (OfB::threads > 1 || first) b.load(args, step, shared + stage + S::a_bytes, full);
+      });
+    }
+    warp_matrix::commit();
+    if (i + 1 < ahead) continue;
+    warp_matrix::wait<ahead - 1>();
+    const auto state = shifted.state;
+    const int step = shifted.step;
+    shifted.visit(args, [&](const auto& a, const auto& b, int stage) {
+      if constexpr (BeginsAnywhere<A>) a.finish(step, memory + stage, shared + stage);
+      if constexpr (BeginsAnywhere<B>)
+        b.finish(step, memory + stage + S::a_bytes, shared + stage + S::a_bytes);
+    });
+    pipeline.commit(state);
+  }
 }
 
 // Rows of A that a table names.

@@ -3,7 +3,8 @@
 //
 // A block holds one producer and several consumer warpgroups and walks over tiles of the result.
 // One thread of the producer keeps the TMA filling a ring of stages, each 128
-// bytes of k of both operands (rows that a table names, all of its threads copy); the consumers
+// bytes of k of both operands (rows that a table names, or that begin anywhere, all of its threads
+// copy); the consumers
 // multiply from there and give each stage back. A tile
 // belongs to all consumers, 64 rows or a multiple each, or, with `alternate`, to one of them, so
 // that one multiplies while the other finishes its tile. The producer runs ahead into the next tile
@@ -246,7 +247,7 @@ template <class Config, class A, class B, class B2, class Body, class Scales = N
           class Rows = AllRows>
 SINTER_DEVICE void run_on_tensor_cores(const Args& args, const Rows& rows = {}) {
   using S = Shape<Config>;
-  constexpr bool gathers = Rows::gathers;
+  constexpr bool gathers = Rows::gathers, shifts = BeginsAnywhere<A> || BeginsAnywhere<B>;
   TileSums<Config>::declare();
   const SharedMemory all;
   const unsigned shared = all.address;
@@ -255,11 +256,11 @@ SINTER_DEVICE void run_on_tensor_cores(const Args& args, const Rows& rows = {}) 
   const int rank = S::cluster > 1 ? hardware::cluster_rank() : 0;
   const FirstTileOf<Config, Rows> first(rank);
   if (threadIdx.x == 0) {
-    if constexpr (!gathers) A::prefetch(args);
-    B::prefetch(args);
+    if constexpr (!gathers && !BeginsAnywhere<A>) A::prefetch(args);
+    if constexpr (!BeginsAnywhere<B>) B::prefetch(args);
     if constexpr (Config::products > 1) B2::prefetch(args);
     if constexpr (StoresTiles<Body>) Body::TileStore::prefetch(args);
-    StagePipeline<Config>{shared + S::full}.init(gathers ? 129 : 1, S::sharing * 4);
+    StagePipeline<Config>{shared + S::full}.init(gathers || shifts ? 129 : 1, S::sharing * 4);
     hopper::barriers_are_ready();
   }
   if constexpr (S::cluster > 1)
@@ -271,6 +272,8 @@ SINTER_DEVICE void run_on_tensor_cores(const Args& args, const Rows& rows = {}) 
     hopper::keep_registers<Config::producer_registers>();
     if constexpr (gathers)
       produce_gathered<Config, A, B, B2>(args, rows, shared, rank);
+    else if constexpr (shifts)
+      produce_shifted<Config, A, B>(args, rows, memory, shared);
     else if (threadIdx.x == 0)
       produce<Config, A, B, B2>(args, rows, first, shared, rank);
     __syncwarp();

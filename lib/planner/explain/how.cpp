@@ -72,6 +72,10 @@ std::string how_by_warpgroups(Config& get, std::uint32_t threads, std::string_vi
                      get("scaled") ? "scaled and " : "");
   if (get.some("groups") > 0)
     s += fmt::format("; rows of {} groups, reckoned to be alike", get("groups"));
+  for (const char* const name : {"a", "b"})
+    if (get.some(fmt::format("{}_shifted", name)))
+      s += fmt::format("; lines of {} begin at no multiples of 16 bytes: threads shift them",
+                       *name == 'a' ? "A" : "B");
   if (get.some("gathered")) s += "; threads copy the rows of A that the table names";
   return s + fmt::format("; {} of {} tiles, {}",
                          get("tuned") ? "measured to be the fastest" : "the likeliest",

@@ -408,10 +408,12 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
   const bool candidate =
       state.device().has_wgmma && c && c->k() == 1 && !c->chained() && !reads_joined_indices(spec);
   if (!candidate) return {std::move(spec)};
-  // Rows of 32 bits that threads read are for products that wait for memory.
+  // Rows of 32 bits that threads read, and lines that they shift, are for products that wait for
+  // memory.
   const auto by_wgmma = [&](const KernelSpec& kernel, bool by_threads) {
     const ScheduledKernel k = schedule_kernel(kernel, state.context());
-    return k.wgmma() && (by_threads || k.wgmma()->operand_bytes != 4 || k.wgmma()->a.k_fastest);
+    const WgmmaConfig* const e = k.wgmma();
+    return e && (by_threads || !loaded_by_threads(*e));
   };
   if (by_wgmma(spec, false)) return {std::move(spec)};
   const OperandPlace a{0, c->first_m(), c->m}, b{1, c->first_n(), c->n};

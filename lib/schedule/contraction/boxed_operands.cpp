@@ -115,6 +115,30 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& 
   return o;
 }
 
+std::optional<BoxedOperand> shifted(const KernelSpec& spec, const ProductOperand& operand,
+                                    int row) {
+  const KernelPort* const p = plainly_loaded(spec, operand.body);
+  if (!p || !takes_either_major(p->type) || row < 0 || !varies(spec, row)) return {};
+  const Access& a = p->access;
+  const int k = spec.extent.size() - 1;
+  const bool forward = std::all_of(a.stride.begin(), a.stride.end(),
+                                   [](std::int64_t stride) { return stride >= 0; });
+  const bool k_fastest = a.stride[k] == 1;
+  if (p->alignment < tma::kUnit) return {};
+  const bool countable = std::all_of(spec.extent.begin(), spec.extent.end(), [](std::int64_t n) {
+    return n >= 1 && n < tma::kCoordinateEnd;
+  });
+  if (!forward || !countable || (!k_fastest && a.stride[row] != 1) || a.stride[k] == 0 ||
+      a.stride[row] == 0)
+    return {};
+  BoxedOperand o;
+  o.source = BoxedOperand::Source::shifted;
+  o.port = operand.body.statements.front().port;
+  o.k_fastest = k_fastest;
+  o.map.type = p->type;
+  return o;
+}
+
 std::optional<BoxedOperand> boxed_port(const KernelSpec& spec, int number, int batch,
                                        IndexRange rows, int column, SharedIndex shared) {
   const KernelPort& p = spec.ports[static_cast<std::size_t>(number)];
@@ -160,7 +184,8 @@ std::optional<BoxedOperand> boxed_result(const KernelSpec& spec, int number, int
 
 void set_box(BoxedOperand& o, int rows) {
   const int elements = kStageLine / info(o.map.type).bytes;
-  if (o.source == BoxedOperand::Source::blocks) return;  // has one
+  if (o.source == BoxedOperand::Source::blocks) return;   // has one
+  if (o.source == BoxedOperand::Source::shifted) return;  // needs none
   const bool pixels = o.source == BoxedOperand::Source::pixels;
   o.map.box = Dims::filled(pixels ? 2 : o.map.dim.size(), 1);
   o.map.box[0] = elements;

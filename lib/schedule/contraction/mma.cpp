@@ -128,6 +128,9 @@ Started start(const KernelSpec& given, DataType number, int run) {
   for (const auto& st : spec.body.statements)
     if (is_load(st) || is_store(st))
       s.work.extra_bytes += info(spec.ports[static_cast<std::size_t>(st.port)].type).bytes;
+  const bool packs = e.n_fastest || !c.rows.on;  // rows of a group start anywhere
+  e.packing = choose_packing(spec, e.n_fastest ? s.n.last : s.m.last, packs ? 8 : 1);
+  s.work.one_by_one = !e.ordinary_cores() && e.packing.width == 1;
   return s;
 }
 
@@ -169,8 +172,6 @@ MmaPlan finished(Started s, const EstimatedMmaTile& chosen, int least_blocks) {
   e.tiles = most_tiles(s.work, tile);
   e.grid = clamp_grid(e.tiles);
   e.microseconds = s.plan.microseconds = chosen.microseconds;
-  const bool packs = e.n_fastest || !spec.contraction().rows.on;  // rows of a group start anywhere
-  e.packing = choose_packing(spec, e.n_fastest ? s.n.last : s.m.last, packs ? 8 : 1);
   e.unroll = e.packing.width >= 8 ? 2 : 4;
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(tile));
   return std::move(s.plan);

@@ -35,9 +35,10 @@ std::string problem_text(const Orientation& o) {
   const auto type = [&](const BoxedOperand& operand) {
     return name(o.spec.ports[static_cast<std::size_t>(operand.port)].type);
   };
-  return fmt::format("{}{} x {}{}, {} {}, m {}, n {}, k {}, {} bytes a result{}{}{}{}{}", type(e.a),
-                     e.a.k_fastest ? "" : " transposed", type(e.b),
-                     e.b.k_fastest ? "" : " transposed",
+  const auto lines = [](bool shifted) { return shifted ? " shifted" : ""; };
+  return fmt::format("{}{}{} x {}{}{}, {} {}, m {}, n {}, k {}, {} bytes a result{}{}{}{}{}",
+                     type(e.a), e.a.k_fastest ? "" : " transposed", lines(p.a_shifted), type(e.b),
+                     e.b.k_fastest ? "" : " transposed", lines(p.b_shifted),
                      p.gathered     ? "gathered groups"
                      : p.groups > 0 ? "groups"
                                     : "batch",
@@ -101,7 +102,9 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   // Scales are found by their place in k, which is then the same for all; who copies rows walks
   // from its start.
   e.rotate =
-      (streams_a || streams_b) && !wide && !e.scaled() && !p.gathered && !e.window ? kApart : 0;
+      (streams_a || streams_b) && !wide && !e.scaled() && !p.gathered && !p.shifted() && !e.window
+          ? kApart
+          : 0;
   if (!stores_as_summed(p, t)) e.stored_rows = -1;
   for (int i : e.row_sources)
     if (e.packing.ports[static_cast<std::size_t>(i)].kind != PortPack::Kind::pack)
@@ -132,6 +135,10 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   if (p.gradient) e.producer_registers = 24, e.consumer_registers = 240;
   if (t.consumers == 3) e.producer_registers = 24, e.consumer_registers = kRegistersOfThree;
   if (p.gathered) e.producer_registers = 56, e.consumer_registers = 224;
+  if (p.shifted()) {
+    e.producer_registers = 104;
+    if (t.consumers == 2) e.consumer_registers = 200;
+  }
   e.wide_index = needs_wide_index(o.spec);
   e.least_blocks = blocks_that_fit(p, t, device);
   if (e.least_blocks > 1) e.consumer_registers = 216;  // with the producer's, half of all
@@ -342,7 +349,7 @@ std::optional<WgmmaPlan> boxed_by_launch(const WgmmaConfig& decided, const Kerne
   if (!o || !of_other) return {};
   const bool rows = o->problem.rows != of_other->problem.rows,
              columns = o->problem.columns != of_other->problem.columns;
-  if (rows == columns || !(rows ? o->engine.a : o->engine.b).k_fastest ||
+  if (rows == columns || !(rows ? o->engine.a : o->engine.b).k_fastest || o->problem.shifted() ||
       (columns && o->problem.products > 1))
     return {};
   Tile t = decided.tile;

@@ -55,13 +55,14 @@ struct ConvolutionWindow {
 // An operand that is loaded in boxes, or by im2col.
 struct BoxedOperand {
   enum class Source : std::uint8_t {
-    boxes,   // rows and k
-    pixels,  // an image, im2col
-    blocks,  // of an image
-    images,  // rows and k, which is images that lie together, then their pixels
-    filter,  // k is taps and channels; the taps are dims of the map
-    pages,   // rows, or k, lie in blocks that a table names: dims of the map are row of the block,
-             // head and block
+    boxes,    // rows and k
+    pixels,   // an image, im2col
+    blocks,   // of an image
+    images,   // rows and k, which is images that lie together, then their pixels
+    filter,   // k is taps and channels; the taps are dims of the map
+    shifted,  // rows and k, whose lines begin anywhere: by threads, without a map
+    pages,    // rows, or k, lie in blocks that a table names: dims of the map are row of the block,
+              // head and block
   } source = Source::boxes;
   std::vector<BatchStep> image_steps, channel_steps;  // pixels, filter
   bool of_result = false;        // pixels: walked over in the window's order, but where results are
@@ -139,6 +140,15 @@ struct WgmmaConfig : Launch {
   Packing packing;  // of the epilogue
 };
 
+// Threads bring an operand whose lines begin anywhere.
+inline bool shifts_lines(const WgmmaConfig& e) {
+  return e.a.source == BoxedOperand::Source::shifted || e.b.source == BoxedOperand::Source::shifted;
+}
+// Or they read the left one from shared memory.
+inline bool loaded_by_threads(const WgmmaConfig& e) {
+  return (e.operand_bytes == 4 && !e.a.k_fastest) || shifts_lines(e);
+}
+
 // The products of a convolution whose pixels stay have the filter as their left operand.
 inline bool swaps_products(const WgmmaConfig& e) {
   return e.resident && e.taps_each == 0 && e.tile.swap_ab;
@@ -185,6 +195,8 @@ struct WgmmaPlan {
 // does not read it so.
 std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& operand, int row,
                                   bool any_major = false);
+// The same of 16 bits where lines begin at no multiples of 16 bytes, so that threads load it.
+std::optional<BoxedOperand> shifted(const KernelSpec& spec, const ProductOperand& operand, int row);
 // A port as a tensor of rows, columns and batches, where columns lie together and TMA reaches it:
 // every other step is a multiple of 16 bytes. Rows that have several indices lie one behind
 // another.

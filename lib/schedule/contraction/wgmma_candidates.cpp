@@ -54,6 +54,12 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   // A group's tiles are counted as the kernel runs; who copies rows has registers for 128.
   if (p.groups > 0 && t.split > 1) return false;
   if (p.gathered && (t.m > 128 || t.cluster_n > 1)) return false;
+  // Who shifts lines holds eight pieces of 16 bytes and what ends them; two consumers have what
+  // that leaves.
+  constexpr int kMostBesideShifts = 96;
+  if (p.shifted() && (cluster_blocks(t) > 1 || t.consumers == 3 ||
+                      (t.consumers == 2 && sums_per_thread(t) > kMostBesideShifts)))
+    return false;
   if (t.alternate && t.m > 128 && p.taps == 0) return false;
   if (p.block > 0 && (t.m != p.block || t.cluster_m > 1)) return false;
   if (p.taps > 0 && (t.split > 1 || t.cluster_n > 1 || t.stages < kFewestFilterStages ||

@@ -58,6 +58,10 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   // Rows of 32 bits that lie together reach the tensor cores by way of registers.
   const bool by_threads = c.a().type == DataType::tf32;
   auto a = boxed(spec, c.a(), m_index(spec), by_threads), b = boxed(spec, c.b(), n_index(spec));
+  // Threads may load lines that begin anywhere.
+  const bool plain = !c.rows.on && !two && !c.has_scale_blocks();
+  if (!a && plain) a = shifted(spec, c.a(), m_index(spec));
+  if (!b && plain) b = shifted(spec, c.b(), n_index(spec));
   if (!a || !b) return {};
   // Groups begin at any row, boxes of neighbouring rows at multiples of 16 bytes (load_box).
   if (c.rows.on && !a->k_fastest) return {};
@@ -88,6 +92,8 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   p.depth = static_cast<double>(depth);
   if (c.rows.on) p.groups = static_cast<double>(spec.extent[0]);
   p.gathered = gathers;
+  p.a_shifted = e.a.source == BoxedOperand::Source::shifted;
+  p.b_shifted = e.b.source == BoxedOperand::Source::shifted;
   p.bytes = e.operand_bytes;
   p.a_k_fastest = e.a.k_fastest;
   p.b_k_fastest = e.b.k_fastest;

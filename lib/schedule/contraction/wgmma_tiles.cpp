@@ -150,7 +150,13 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
       (reads * multiplied * p.bytes + (rows + t.columns()) * depth_bytes) / kShared;
   // Moving costs power, and with it clocks, also where it is hidden.
   const bool neighbours = t.cluster_m * t.cluster_n > 1;
-  const double main = std::max({multiply, moved / costs.move, shared}) + 0.1 * moved / 64 +
+  // What threads take to shift so much: 1024 products of 197 x 64 x 197 whose left rows begin
+  // anywhere 108 us on an H100, 62 stages of 128 lines an SM.
+  constexpr double kShifted = 16384, kShiftedClocks = 3000;  // bytes
+  const double shifted = kShiftedClocks * depth_bytes / kStageLine *
+                         ((p.a_shifted ? std::ceil(rows * kStageLine / kShifted) : 0) +
+                          (p.b_shifted ? std::ceil(columns * kStageLine / kShifted) : 0));
+  const double main = std::max({multiply, moved / costs.move, shared, shifted}) + 0.1 * moved / 64 +
                       (neighbours ? costs.neighbours + costs.step * depth_bytes / kStageLine : 0);
   const double across = static_cast<double>(t.columns()) / kEpilogueTileColumns,
                epilogue_tiles = mmas_of_consumer(t) * std::ceil(across);

@@ -48,12 +48,13 @@ constexpr int mmas_of_consumer(const Tile& t) { return rows_of_consumer(t) / kIn
 // What is multiplied, as tiles see it.
 struct TileProblem {
   double batches = 1, rows = 1, columns = 1, depth = 1;
-  double zeros_of_k = 0;   // of the depth: behind a tap's channels, loaded but not multiplied
-  double groups = 0;       // of batches: they share the rows, each has a part of them
-  bool gathered = false;   // rows of A, by threads
-  int bytes = 2;           // of an operand's element
-  double extra_bytes = 0;  // read and written for an element of the result
-  bool reads = false;      // some are read
+  double zeros_of_k = 0;  // of the depth: behind a tap's channels, loaded but not multiplied
+  double groups = 0;      // of batches: they share the rows, each has a part of them
+  bool gathered = false;  // rows of A, by threads
+  bool a_shifted = false, b_shifted = false;  // by threads: lines begin anywhere
+  int bytes = 2;                              // of an operand's element
+  double extra_bytes = 0;                     // read and written for an element of the result
+  bool reads = false;                         // some are read
   bool a_k_fastest = true, b_k_fastest = true;
   bool along_columns = true;          // the result lies in memory
   bool computes = false;              // more than sums, rounded, is stored
@@ -81,6 +82,7 @@ struct TileProblem {
   double a_again = 1, b_again = 1;
   double zeros = 0;  // rows at the zeros beside an image, for each that is none
 
+  bool shifted() const { return a_shifted || b_shifted; }
   // Of a batch entry; of a group, on average.
   double rows_each() const { return groups > 0 ? rows / groups : rows; }
 
@@ -108,12 +110,12 @@ int window_pixels(const TileProblem& p, const Tile& t);
 // The same of a filter gradient's stage.
 int gradient_pixels(const TileProblem& p);
 int sums_per_thread(const Tile& t);
-// The sums leave a thread few registers for packs of what the epilogue reads.
-bool has_little_room(const Tile& t);
 // Sets of sums beside those that are promoted: of two stages, or of one, while whose sums are added
 // another warpgroup multiplies.
 inline constexpr int kMostOfTwoStages = 64, kMostPromoted = 96;  // sums of a thread
 inline int promoted_sets(const Tile& t) { return sums_per_thread(t) > kMostOfTwoStages ? 1 : 2; }
+// The sums leave a thread few registers for packs of what the epilogue reads.
+bool has_little_room(const Tile& t);
 // Results leave as they are summed, through stmatrix (contraction_store.cuh).
 bool stores_as_summed(const TileProblem& p, const Tile& t);
 // Blocks that share an SM, and shared memory of each. Where one round of the narrowest
