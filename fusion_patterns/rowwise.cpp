@@ -14,12 +14,10 @@
 
 #include "fusion_patterns/pattern.hpp"
 #include "planner/spec/body_builder.hpp"
+#include "schedule/rowwise/column_walk.hpp"
 
 namespace sinter {
 namespace {
-
-// A thread keeps the running results of its columns in registers.
-constexpr std::int64_t kMaxColumns = 24576;
 
 // Rows that a column of its own reduces: fewer are not worth a walk, nor are odd rows.
 constexpr std::int64_t kLeastRows = 16, kMaxKinds = 4096, kWholePacks = 8;
@@ -103,6 +101,8 @@ class RowwisePattern final : public Pattern {
     Match m{{anchor}, anchor, 0};
     const bool contiguous =
         full.size() > 0 && rows_are_contiguous(state.storage()[reduction.inputs[0]], full, kept);
+    // A thread keeps the running results of its columns in registers.
+    const std::int64_t most = most_columns(state.device());
     const auto is_column = [&](NodeId n) {
       return contiguous && state.node(n).op == OpKind::reduction &&
              reduces_columns(g, state.node(n), full, kept);
@@ -123,8 +123,8 @@ class RowwisePattern final : public Pattern {
                       "reduce these over the same rows"};
           for (NodeId c : state.consumers(other.outputs[0]))
             if (contains(m.nodes, c)) return "the kernel needs a column's total";
-          if (count(full) / count(kept) > kMaxColumns)
-            return {"its rows have more than " + std::to_string(kMaxColumns) + " columns",
+          if (count(full) / count(kept) > most)
+            return {"its rows have more than " + std::to_string(most) + " columns",
                     "cut the columns in tensors of no more"};
           return {};
         }

@@ -81,6 +81,9 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
   CHECK(walk(12288, "sm_90a").blocks_per_row == 1);
   CHECK(walk(18432, "sm_90a").blocks_per_row == 2);
   CHECK(walk(18432, "").blocks_per_row == 1);
+  CHECK(walk(32768, "sm_90a").blocks_per_row == 4);
+  CHECK(walk(32768, "sm_90a").grid == 4 * 30);  // as many clusters as run at once
+  CHECK(walk(65536, "sm_90a").blocks_per_row == 8);
 
   // Long walks: few threads with some places each, and as many rows as fit.
   const auto divided = [&](std::int64_t rows, std::int64_t columns) {

@@ -116,8 +116,11 @@ Walk choose_walk(const KernelSpec& spec, const DeviceModel& device) {
     return {of_kinds(device.sms)};
   const std::int64_t per_sm = blocks_together(columns, reductions);
   const std::int64_t steps = std::max(one, rows / std::max(one, 2048 / std::max(columns, one)));
-  if (column_cluster(columns, reductions, device) > 1)
-    return {of_kinds(std::clamp<std::int64_t>(rows, 1, device.sms / kColumnCluster))};
+  // Clusters that wait for others to end would double the time.
+  if (const int blocks = column_cluster(columns, reductions, device); blocks > 1) {
+    const int at_once = device.clusters_at_once[static_cast<std::size_t>(blocks - 1)];
+    return {of_kinds(std::clamp<std::int64_t>(rows, 1, at_once))};
+  }
   // One more walker makes the others shorter by 1 / num_partials of all steps, and the end longer
   // by what it adds up. On an H200, for rmsnorm's gradients with 64, 132, 264 and 528 walkers:
   // 256 x 2048 in 3.9, 3.6, 4.3, 4.3 us; 1024 x 1024 in 5.3, 4.5, 5.4, 6.7; 2048 x 2048 in 11.8,

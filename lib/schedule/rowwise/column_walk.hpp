@@ -14,10 +14,17 @@ inline constexpr int kShortRow = 256;
 inline constexpr int kColumnThreads = 1024, kLightColumnThreads = 1280;
 // Blocks of a cluster that share each row where one block's registers would not hold its columns'
 // running results.
-inline constexpr int kColumnCluster = 2;
+inline constexpr int kColumnCluster = 8;  // at the most
+inline constexpr std::int64_t kColumnsOfCta = 16384, kSeveralOfCta = 12288;
 inline int column_cluster(std::int64_t columns, std::size_t reductions, const DeviceModel& device) {
-  const bool held = columns <= (reductions > 1 ? 12288 : 16384);
-  return held || !device.has_clusters ? 1 : kColumnCluster;
+  const std::int64_t held = reductions > 1 ? kSeveralOfCta : kColumnsOfCta;
+  int blocks = 1;
+  while (device.has_clusters && blocks < kColumnCluster && columns > blocks * held) blocks *= 2;
+  return blocks;
+}
+// Columns that a kernel may sum beside its rows.
+inline std::int64_t most_columns(const DeviceModel& device) {
+  return (device.has_clusters ? kColumnCluster : 2) * kSeveralOfCta;
 }
 
 }  // namespace sinter
