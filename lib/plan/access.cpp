@@ -77,6 +77,11 @@ std::int64_t elements_reached(const Dims& extent, const Access& a) {
                        [i](const Window& w) { return w.coefficient[i] != 0 && w.stride != 0; });
   };
   std::int64_t n = 1;
+  if (!a.via.empty() && a.windows.empty()) {
+    for (int i = 0; i < a.via.size(); ++i)
+      if (a.stride[i] != 0) n *= a.via[i];
+    return n;
+  }
   for (int i = 0; i < extent.size(); ++i)
     if (!a.via.empty() || elsewhere(i)) n *= extent[i];
   return n;

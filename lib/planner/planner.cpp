@@ -8,6 +8,7 @@
 
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
+#include "planner/split/flat_rows.hpp"
 #include "planner/split/operands.hpp"
 #include "planner/split/split.hpp"
 #include "planner/split/split_k.hpp"
@@ -302,7 +303,10 @@ Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
     for (auto& spec : chosen[i].pattern->lower(state, chosen[i].match))
       if (!nothing_to_do(spec))
         for (auto& part : split(std::move(spec), context, temporaries))
-          if (!nothing_to_do(part)) kernels.push_back(std::move(part));
+          if (!nothing_to_do(part)) {
+            flatten_rows(part);
+            kernels.push_back(std::move(part));
+          }
   narrow_operands(lowered, kernels);
   result.cuts = state.cuts();
   for (auto& spec : kernels)

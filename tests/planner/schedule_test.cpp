@@ -203,3 +203,41 @@ TEST_CASE("partial results of columns are finished by few large blocks") {
     CHECK(s.grid == blocks);
   }
 }
+
+namespace {
+
+// relu(x * scale + residual), the scale being one a channel.
+void scale(Graph& g, const Dims& dim, bool transposed = false) {
+  const Dims across{dim[1] * dim[2] * dim[3], 1, dim[3] * dim[1], dim[1]};
+  const auto x = g.tensor({.name = "x", .dim = dim}),
+             r = transposed ? g.tensor({.name = "r", .dim = dim, .stride = across})
+                            : g.tensor({.name = "r", .dim = dim}),
+             s = g.tensor({.name = "s", .dim = {1, dim[1], 1, 1}, .data_type = f32});
+  g.output(relu(x * s + r), "y");
+}
+
+}  // namespace
+
+TEST_CASE("short odd rows that follow each other are one row") {
+  struct Case {
+    Dims dim;
+    bool joined;
+  };
+  for (const auto& [dim, joined] : {Case{{256, 2048, 7, 7}, true},
+                                    {{128, 333, 13, 13}, true},
+                                    {{64, 512, 8, 7}, false},      // whole packs
+                                    {{16, 64, 31, 31}, false}}) {  // cut where memory is aligned
+    Graph g{{.io = bf16, .intermediate = f32}};
+    scale(g, dim);
+    const auto found = kernels(g, "sm_90a");
+    CAPTURE(dim[1], dim[3]);
+    REQUIRE(found.size() == 1);
+    CHECK((found[0].extent.size() == 1) == joined);
+    if (joined) CHECK(scheduled(found[0], "sm_90a").packing()->width == 8);
+  }
+  Graph g{{.io = bf16, .intermediate = f32}};
+  scale(g, {256, 2048, 7, 7}, true);
+  const auto apart = kernels(g, "sm_90a");
+  REQUIRE(apart.size() == 1);
+  CHECK(apart[0].extent.size() > 1);  // the residual's channels lie last
+}

@@ -270,6 +270,45 @@ void move_index(KernelSpec& spec, int from, int to) {
   for (int i = from; i > to; --i) indexed.swap(i - 1, i);
 }
 
+bool join_indices(KernelSpec& spec, int i) {
+  // Reductions of all that there is have strides of 0.
+  const auto has_access = [](const Statement& s) {
+    const Dims& steps = s.access.stride;
+    return !s.access.windows.empty() ||
+           std::any_of(steps.begin(), steps.end(), [](std::int64_t n) { return n != 0; });
+  };
+  if (!spec.gathers.empty() || !spec.columns.empty()) return false;
+  for (const Body* body : spec.bodies())
+    for (const auto& s : body->statements)
+      if (has_access(s) || (s.kind == StatementKind::index && (s.dim == i || s.dim == i + 1)))
+        return false;
+  for (const auto& p : spec.ports)
+    if (!p.access.windows.empty()) return false;
+  const auto erase = [i](Dims& dims) {
+    Dims left;
+    for (int j = 0; j < dims.size(); ++j)
+      if (j != i) left.push_back(dims[j]);
+    dims = left;
+  };
+  const std::int64_t outer = spec.extent[i], inner = spec.extent[i + 1];
+  for (auto& p : spec.ports) {
+    Access& a = p.access;
+    if (!a.via.empty()) continue;  // split from the number of the element, which stays
+    if (a.stride[i] == inner * a.stride[i + 1])
+      erase(a.stride);
+    else
+      a.via = spec.extent;
+  }
+  for (Body* body : spec.bodies())
+    for (auto& s : body->statements) {
+      if (s.kind == StatementKind::index && s.dim > i) --s.dim;
+      if (!s.access.stride.empty()) erase(s.access.stride);
+    }
+  erase(spec.extent);
+  spec.extent[i] = outer * inner;
+  return true;
+}
+
 void drop_unused(KernelSpec& spec) {
   const auto drop = [&](auto& list, const auto& each_use) {
     std::vector<int> place(list.size(), -1);

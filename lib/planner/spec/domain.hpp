@@ -19,6 +19,10 @@ void cut_index(KernelSpec& spec, int d, std::int64_t parts, std::int64_t size);
 // Index `from` comes to stand before index `to`, which is not behind it.
 void move_index(KernelSpec& spec, int from, int to);
 
+// Index i and the one behind it become one. What does not step over them as over one finds its
+// element through the indices that there were (Access::via). False where a statement knows them.
+bool join_indices(KernelSpec& spec, int i);
+
 // Takes ports and scalars away that nothing reads or writes any more.
 void drop_unused(KernelSpec& spec);
 
