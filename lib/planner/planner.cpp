@@ -8,6 +8,7 @@
 
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
+#include "planner/siblings.hpp"
 #include "planner/split/flat_rows.hpp"
 #include "planner/split/operands.hpp"
 #include "planner/split/split.hpp"
@@ -313,6 +314,7 @@ Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
     for (auto& whole : materialise_operands(std::move(spec), state, temporaries, result.cuts))
       for (auto& kernel : split_depth(std::move(whole), state, temporaries, result.cuts))
         result.kernels.push_back(std::move(kernel));
+  if (fuse) merge_siblings(result.kernels, aliases);
   result.temporaries = temporaries.bytes();
   place_workspace(lowered, result);
   return result;

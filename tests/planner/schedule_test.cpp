@@ -241,3 +241,33 @@ TEST_CASE("short odd rows that follow each other are one row") {
   REQUIRE(apart.size() == 1);
   CHECK(apart[0].extent.size() > 1);  // the residual's channels lie last
 }
+
+TEST_CASE("sums that end a norm's gradients are one kernel") {
+  const auto count_of_kernels = [](const Dims& dim) {
+    Graph g{{.io = bf16}};
+    const Dims of_image{dim[0], dim[1], 1, 1}, of_channel{1, dim[1], 1, 1};
+    const auto x = g.tensor({.name = "x", .dim = dim}), dy = g.tensor({.name = "dy", .dim = dim}),
+               s = g.tensor({.name = "s", .dim = of_channel, .data_type = f32}),
+               mean = g.tensor({.name = "mean", .dim = of_image, .data_type = f32}),
+               inv = g.tensor({.name = "inv", .dim = of_image, .data_type = f32});
+    const auto r = instancenorm_backward(dy, x, s, mean, inv);
+    g.output(r.dx, "dx");
+    g.output(r.dscale, "dscale");
+    g.output(r.dbias, "dbias");
+    return kernels(g, "sm_90a").size();
+  };
+  CHECK(count_of_kernels({8, 128, 64, 64}) == 2);
+}
+
+TEST_CASE("small reductions of the same domain are one kernel") {
+  const auto count_of_kernels = [](std::int64_t rows) {
+    Graph g{{.io = f32}};
+    const auto a = g.tensor({.name = "a", .dim = {rows, 64}}),
+               b = g.tensor({.name = "b", .dim = {rows, 64}});
+    g.output(reduction(a, ReductionMode::add, {1, 64}), "first");
+    g.output(reduction(b * 2.0, ReductionMode::add, {1, 64}), "other");
+    return kernels(g, "sm_90a").size();
+  };
+  CHECK(count_of_kernels(256) == 1);
+  CHECK(count_of_kernels(1 << 15) > 1);  // memory takes longer than a launch
+}

@@ -1,0 +1,17 @@
+// Small kernels side by side over the same domain, of which neither reads what the other writes,
+// become one: what they take is mostly their launches. (The sums over all images that end the
+// gradients of a norm's scale and bias; updates of small parameters.)
+#pragma once
+#include <span>
+#include <vector>
+
+#include "plan/kernel_spec.hpp"
+#include "planner/aliases.hpp"
+
+namespace sinter {
+
+// `kernels` in the order in which they run. Those that touch memory which an input and an output
+// share stay as they are.
+void merge_siblings(std::vector<KernelSpec>& kernels, std::span<const Alias> aliases);
+
+}  // namespace sinter
