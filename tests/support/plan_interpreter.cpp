@@ -36,27 +36,38 @@ class Kernel : KernelStatements {
     Index at(static_cast<std::size_t>(rank), 0);
     std::vector<double> v;
     row_ = 0;
-    for_indices(
-        at, 0, rows.outer_rank, std::function<void()>([&] {
-          partial_.clear();
-          for (const auto& r : rows.reductions) partial_.push_back(identity(r.mode));
-          finished_.assign(rows.reductions.size(), std::numeric_limits<double>::quiet_NaN());
-          for (int phase = 0; phase < rows.phases; ++phase) {
-            compute(spec_.body, at, v,
-                    [&](const Statement& s) { return s.per_row && s.phase <= phase && !acts(s); });
-            for_indices(at, rows.outer_rank, rank, std::function<void()>([&] {
-                          compute(spec_.body, at, v, [&](const Statement& s) {
-                            return !s.per_row && s.phase <= phase && (!acts(s) || s.phase == phase);
-                          });
-                        }));
-            for (std::size_t r = 0; r < rows.reductions.size(); ++r)
-              if (rows.reductions[r].phase == phase) finished_[r] = finish(static_cast<int>(r));
-            compute(spec_.body, at, v, [&](const Statement& s) {
-              return s.per_row && s.phase == phase && s.kind == StatementKind::store;
-            });
-          }
-          ++row_;
-        }));
+    // Neighbours whose reductions are one go through each phase one after the other.
+    const auto last = static_cast<std::size_t>(rows.outer_rank - 1);
+    for_indices(at, 0, rows.outer_rank, std::function<void()>([&] {
+                  const std::int64_t first = rows.group > 1 ? at[last] : 0;
+                  if (first % rows.group != 0) return;
+                  partial_.clear();
+                  for (const auto& r : rows.reductions) partial_.push_back(identity(r.mode));
+                  finished_.assign(rows.reductions.size(),
+                                   std::numeric_limits<double>::quiet_NaN());
+                  for (int phase = 0; phase < rows.phases; ++phase) {
+                    for (std::int64_t member = 0; member < rows.group; ++member) {
+                      if (rows.group > 1) at[last] = first + member;
+                      compute(spec_.body, at, v, [&](const Statement& s) {
+                        return s.per_row && s.phase <= phase && !acts(s);
+                      });
+                      for_indices(at, rows.outer_rank, rank, std::function<void()>([&] {
+                                    compute(spec_.body, at, v, [&](const Statement& s) {
+                                      return !s.per_row && s.phase <= phase &&
+                                             (!acts(s) || s.phase == phase);
+                                    });
+                                  }));
+                      compute(spec_.body, at, v, [&](const Statement& s) {
+                        return s.per_row && s.phase == phase && s.kind == StatementKind::store;
+                      });
+                    }
+                    for (std::size_t r = 0; r < rows.reductions.size(); ++r)
+                      if (rows.reductions[r].phase == phase)
+                        finished_[r] = finish(static_cast<int>(r));
+                  }
+                  if (rows.group > 1) at[last] = first;
+                  ++row_;
+                }));
     store_columns();
   }
 

@@ -144,6 +144,19 @@ SINTER_DEVICE void store_partials(Element* base, const Coord& c, const Column* c
   flush<Access>(base, c, pack);
 }
 
+// Two threads side by side exchange halves of their places: the first then has the first halves of
+// both, as the first and the second half of its own.
+template <class R, int width, class Columns>
+SINTER_DEVICE void exchange_halves(Columns (&of)[width]) {
+  const bool second = threadIdx.x % 2 != 0;
+#pragma unroll
+  for (int e = 0; e < width / 2; ++e) {
+    auto &low = of[e].Reduction<R>::folded, &high = of[e + width / 2].Reduction<R>::folded;
+    const auto other = __shfl_xor_sync(0xffffffffu, second ? low : high, 1);
+    second ? low = other : high = other;
+  }
+}
+
 // Calls f with a pointer of the type of each.
 template <class F, class... Rs>
 SINTER_DEVICE void for_reductions(const Reductions<Rs...>&, const F& f) {

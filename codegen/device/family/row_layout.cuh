@@ -53,8 +53,22 @@ struct RowLayout {
   // A long row belongs to a cluster of blocks. Where the hardware has none, the first of them takes
   // the row alone.
   static constexpr int blocks = hardware::has_clusters ? Config::blocks_per_row : 1;
+  // Neighbouring rows whose reductions are one.
+  static constexpr int group = [] {
+    if constexpr (requires { Config::group; })
+      return static_cast<int>(Config::group);
+    else
+      return 1;
+  }();
   static constexpr bool resident = Config::register_resident && blocks == Config::blocks_per_row;
   static constexpr Index lanes = Config::threads_per_row * blocks;
+  // A thread's places are held in shared memory.
+  static constexpr bool in_shared = resident && [] {
+    if constexpr (requires { Config::held_in_shared; })
+      return Config::held_in_shared;
+    else
+      return false;
+  }();
   // Along a row: places, how many elements each moves on, and how many a thread has.
   static constexpr Index stride = across ? 1 : width;
   static constexpr bool misaligned = Config::misaligned && !across;
@@ -88,7 +102,7 @@ struct RowLayout {
       return Config::unroll;
   }();
   static constexpr int streamed = rest > Config::unroll ? rest : Config::unroll;
-  static constexpr int held = !resident ? streamed : each > 0 ? each : 1;
+  static constexpr int held = !resident ? streamed : each > 0 && !in_shared ? each : 1;
 
   static constexpr bool has_columns = Config::num_partials > 0;
   static_assert(known_length || (!has_columns && special == 0));

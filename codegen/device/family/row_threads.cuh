@@ -30,14 +30,16 @@ inline constexpr int kFewTerms = 32;
 
 // Threads as `lanes` a row times `rows`. With rows_fastest, neighbouring threads hold neighbouring
 // rows; else neighbouring places of one row. A long row may be shared by the `blocks` of a cluster.
-template <int lanes, int rows, bool rows_fastest, int blocks>
+// The reductions of `group` neighbouring rows are one.
+template <int lanes, int rows, bool rows_fastest, int blocks, int group>
 struct RowThreads {
   static constexpr int threads = lanes * rows;
   // Lanes of a row in one warp, and how far apart neighbouring ones are there.
   static constexpr int apart = rows_fastest ? rows : 1;
-  static constexpr int in_warp = rows_fastest && (rows > 32 || threads % 32 != 0) ? 1
-                                 : lanes < 32 / apart                             ? lanes
-                                                                                  : 32 / apart;
+  static constexpr int in_warp = rows_fastest && (rows > 32 || threads % 32 != 0 || 32 % rows != 0)
+                                     ? 1
+                                 : lanes < 32 / apart ? lanes
+                                                      : 32 / apart;
   static constexpr int parts = lanes / in_warp;  // of a row, that meet in shared memory
   int lane, row;
   SINTER_DEVICE RowThreads()
@@ -159,6 +161,53 @@ struct RowThreads {
     }
   }
 
+  // Rows that lie together, of a cluster or in groups: what the block has of each row is added up
+  // by one of its threads, then what a group has, which goes to all blocks of the cluster.
+  template <class Partial, int groups>
+  static SINTER_DEVICE Partial (&of_groups(int turn))[groups] {
+    __shared__ Partial two[2][groups];
+    return two[turn % 2];
+  }
+  template <class R, int count, class Partial>
+  SINTER_DEVICE void total_of_groups(Partial (&mine)[count], int turn) const {
+    constexpr int block_rows = count * rows, groups = block_rows / group;
+    static_assert(block_rows % group == 0 && groups <= threads);
+    auto& shared = sums<R, Partial, count>(turn);
+    announce<R>(mine, turn);
+    __syncthreads();
+    for (int sum = static_cast<int>(threadIdx.x); sum < block_rows; sum += threads)
+      shared[sum] = whole<R, count>(shared, sum);
+    __syncthreads();
+    const int own = static_cast<int>(threadIdx.x);
+    Partial sum[1];
+    if (own < groups) {
+      const auto of_row = [&](int r) { return shared[r % count * rows + r / count]; };
+      sum[0] = of_row(own * group);
+#pragma unroll
+      for (int r = 1; r < group; ++r) sum[0] = R::combine(sum[0], of_row(own * group + r));
+    }
+    if constexpr (blocks > 1) {
+      auto& all = of_blocks<R, Partial, groups>(turn);
+      if (turn == 0) hardware::cluster_wait();
+      if (threadIdx.x == 0) hopper::arrive_and_expect(arrived(turn), static_cast<int>(sizeof(all)));
+      if (own < groups)
+#pragma unroll
+        for (int b = 0; b < blocks; ++b)
+          hopper::send(&all[hardware::cluster_rank()][own], arrived(turn), b, sum[0]);
+      hopper::wait_for_cluster(arrived(turn), turn / 2 % 2);
+      if (own < groups) {
+        sum[0] = all[0][own];
+#pragma unroll
+        for (int b = 1; b < blocks; ++b) sum[0] = R::combine(sum[0], all[b][own]);
+      }
+    }
+    auto& totals = of_groups<Partial, groups>(turn);
+    if (own < groups) totals[own] = sum[0];
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < count; ++i) mine[i] = totals[(row * count + i) / group];
+  }
+
   // Combines the lanes' partials of the reductions of a phase, for `count` rows each, always in the
   // same order; every lane gets the totals of its row. Within a warp by exchange, across warps
   // through shared memory, where one barrier serves all reductions. All threads of the block must
@@ -167,6 +216,10 @@ struct RowThreads {
   template <int count, class All, class... Rs>
   SINTER_DEVICE void total(List<Rs...>, Totals<count, All>& mine, int& turn) const {
     (exchange<Reduction<Rs>>(mine.TotalOf<count, Rs>::of), ...);
+    if constexpr (rows_fastest && (blocks > 1 || group > 1)) {
+      ((total_of_groups<Reduction<Rs>>(mine.TotalOf<count, Rs>::of, turn), ++turn), ...);
+      return;
+    }
     if constexpr (parts > 1 && rows_fastest) {
       ((announce<Reduction<Rs>>(mine.TotalOf<count, Rs>::of, turn), meet(),
         collect<Reduction<Rs>>(mine.TotalOf<count, Rs>::of, turn), ++turn),
@@ -178,7 +231,7 @@ struct RowThreads {
       meet();
       (collect<Reduction<Rs>>(mine.TotalOf<count, Rs>::of, turn), ...);
     }
-    if constexpr (blocks > 1) {
+    if constexpr (blocks > 1 && !rows_fastest) {
       static_assert(rows == 1);
       constexpr int bytes = (0 + ... + (blocks * static_cast<int>(sizeof(TotalOf<count, Rs>))));
       if (turn == 0) hardware::cluster_wait();

@@ -8,7 +8,8 @@
 // A thread holds Config::width neighbouring elements as one place. Neighbours lie along the row,
 // or, with Config::rows_fastest, across as many rows, whose reductions the thread then keeps apart.
 // Where a row's places fit in registers (Config::register_resident) they are fetched once and stay
-// there from phase to phase; else every phase fetches what it needs. What all rows share (weights)
+// there from phase to phase, or in shared memory (Config::held_in_shared), where each thread finds
+// what it has brought itself; else every phase fetches what it needs. What all rows share (weights)
 // is fetched when a phase first needs it, or before the first one with Config::prefetch.
 //
 // Where a row is short, a thread has several in flight at once (Config::rows_at_once), so that
@@ -44,13 +45,14 @@ template <class Config, class Args, class Fragment, class RowFragment, class All
 struct Rows : RowLayout<Config> {
   using L = RowLayout<Config>;
   using L::rank, L::width, L::across, L::shifted, L::beside, L::numbers, L::rows, L::known_rows,
-      L::blocks, L::resident, L::lanes, L::misaligned, L::places, L::each, L::states, L::round,
-      L::ends, L::in_rounds, L::rest, L::held, L::has_columns, L::kinds, L::block_rows,
-      L::all_active, L::walker, L::row_start, L::exists, L::at, L::in_row, L::whole_at, L::line;
+      L::blocks, L::group, L::resident, L::in_shared, L::lanes, L::misaligned, L::places, L::each,
+      L::states, L::round, L::ends, L::in_rounds, L::rest, L::held, L::has_columns, L::kinds,
+      L::block_rows, L::all_active, L::walker, L::row_start, L::exists, L::at, L::in_row,
+      L::whole_at, L::line;
   using typename L::Index, typename L::Coord;
 
   const Args& args;
-  RowThreads<Config::threads_per_row, Config::rows_per_block, across, blocks> threads;
+  RowThreads<Config::threads_per_row, Config::rows_per_block, across, blocks, group> threads;
   Coord row[states];
   RowFragment of_row[states];
   bool active[states];
@@ -152,7 +154,12 @@ struct Rows : RowLayout<Config> {
   SINTER_DEVICE void begin(Index block) {
     take(block);
     fetch_rows(block, of_row);
-    if constexpr (resident) fetch<Phases...>(block, fragment);
+    if constexpr (in_shared) {
+      fill(block, 0);
+      wait_for_groups_but<0>();
+    } else if constexpr (resident) {
+      fetch<Phases...>(block, fragment);
+    }
     if constexpr (resident && Config::prefetch) fetch_weights<Phases...>();
   }
 
@@ -218,7 +225,15 @@ struct Rows : RowLayout<Config> {
     for (int s = 0; s < states; ++s)
       if (active[s]) phase[s].row(args, row[s], of_row[s], reductions[s]);
     if constexpr (Phase::has_elements) {
-      if constexpr (resident) {
+      if constexpr (in_shared) {
+#pragma unroll 4
+        for (int k = 0; k < each; ++k) {
+          const Index i = threads.lane + k * lanes;
+          if (!in_row(k, i) || !active[0]) continue;
+          slot(0).take(k * Config::threads + threadIdx.x, fragment[0]);
+          visit(phase, k, i, fragment[0], whole_at(k));
+        }
+      } else if constexpr (resident) {
 #pragma unroll
         for (int k = 0; k < each; ++k) {
           const Index i = threads.lane + k * lanes;
@@ -310,18 +325,6 @@ struct Rows : RowLayout<Config> {
       for (int e = 0; e < width; ++e)
         if (in_row(k, threads.lane + k * lanes))
           columns[k][e].Reduction<R>::folded = all[k * width + e];
-  }
-  // Two threads side by side exchange halves of their places: the first then has the first halves
-  // of both, as the first and the second half of its own.
-  template <class R>
-  SINTER_DEVICE void exchange_halves(Columns (&of)[width]) {
-    const bool second = threadIdx.x % 2 != 0;
-#pragma unroll
-    for (int e = 0; e < width / 2; ++e) {
-      auto &low = of[e].Reduction<R>::folded, &high = of[e + width / 2].Reduction<R>::folded;
-      const auto other = __shfl_xor_sync(0xffffffffu, second ? low : high, 1);
-      second ? low = other : high = other;
-    }
   }
   template <class... Rs>
   SINTER_DEVICE void store_columns(List<Rs...>) {

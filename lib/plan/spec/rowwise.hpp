@@ -18,6 +18,9 @@ struct RowwiseSpec {
   std::int64_t num_partials = 0;   // partial results of each of the column reductions
   int rows_per_cta = 1;            // with num_partials: rows that one CTA takes side by side
   bool combines_partials = false;  // what it reduces are partial results of the kernel before
+  // Neighbouring rows along index outer_rank - 1 whose reductions are one (channels of a group,
+  // where channels lie together); rows of all values that are `per_row` nevertheless.
+  std::int64_t group = 1;
   bool any_length = false;  // rows may be as long as the launch says: none stays in registers
 };
 

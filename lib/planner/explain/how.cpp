@@ -203,9 +203,13 @@ std::string how(const PlanKernel& k, Config& get, std::string_view gpu) {
                        get.some("misaligned") > 0 ? misaligned : "");
   if (get("rows_fastest"))
     return fmt::format(
-        "rows lie together: {} threads side by side and {} along a row; {}{}",
-        get("rows_per_block"), get("threads_per_row"), moves,
-        get("misaligned") ? ", cut out of aligned pieces, as they start anywhere" : "");
+        "rows lie together: {} threads side by side and {} along a row{}; {}{}",
+        get("rows_per_block"), get("threads_per_row"),
+        get.some("held_in_shared") > 0
+            ? fmt::format(" in each of {} blocks, whose shared memory holds it",
+                          get("blocks_per_row"))
+            : "",
+        moves, get("misaligned") ? ", cut out of aligned pieces, as they start anywhere" : "");
   std::string s = fmt::format("{} threads a row", get("threads_per_row"));
   if (get("blocks_per_row") > 1)
     s += fmt::format(

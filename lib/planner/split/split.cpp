@@ -9,6 +9,7 @@
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/columns.hpp"
+#include "planner/split/grouped_rows.hpp"
 #include "planner/split/statistics.hpp"
 #include "planner/split/walked_sums.hpp"
 #include "schedule/rowwise/rowwise.hpp"
@@ -403,6 +404,12 @@ std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
   if (!divisible(spec) || elements == 0) return {std::move(spec)};
   const std::int64_t wished = wished_parts(spec, device);
   if (has_later_elements(spec)) {
+    if (unit == 0 && short_piece(spec) > 1)
+      if (auto grouped = as_grouped_rows(spec)) {
+        const RowwiseConfig held = schedule_rowwise(*grouped, device);
+        if (held.resident && 2 * held.packing.width * held.packing.narrowest >= kMoveBytes)
+          return {std::move(*grouped)};
+      }
     if (elements / least < kFewBlocks) return {std::move(spec)};
     const RowwiseConfig whole = schedule_rowwise(spec, device);
     if (const std::int64_t piece = short_piece(spec);

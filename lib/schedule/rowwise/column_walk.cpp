@@ -8,9 +8,7 @@
 #include "schedule/rowwise/rowwise_parts.hpp"
 
 namespace sinter {
-namespace {
 
-// Bytes that a place brings of its row to shared memory, or 0 where something cannot be brought so.
 int bytes_ahead(const KernelSpec& spec, const Packing& packing) {
   int bytes = 0;
   for (int i : ports_of_rows(spec, packing)) {
@@ -24,6 +22,8 @@ int bytes_ahead(const KernelSpec& spec, const Packing& packing) {
   }
   return bytes;
 }
+
+namespace {
 
 // Registers that each thread can have where so many share an SM. Each quarter of it has
 // its own, for whole warps.

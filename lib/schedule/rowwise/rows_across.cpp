@@ -103,7 +103,8 @@ double choose_across(const KernelSpec& spec, const DeviceModel& device, RowwiseC
   s.packing = choose_packing(spec, dim, widest, true);
   Packing cut;
   int aligned_by = -1;
-  if (moves_narrowly(spec, s.packing) && choose_misaligned_across(spec, widest, cut, aligned_by)) {
+  if (spec.rowwise().group == 1 && moves_narrowly(spec, s.packing) &&
+      choose_misaligned_across(spec, widest, cut, aligned_by)) {
     const double packs = runs * std::ceil(beside / cut.width);
     if (packs >= kLeast * device.sms) {
       s.packing = std::move(cut);
@@ -208,6 +209,18 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
   if (light && s.threads == 256) s.least_blocks = 4;
 }
 
+// In packs as wide as groups allow. The planner makes groups where a cluster holds them
+// (split.cpp); what is stored may have become narrower since.
+void hold_groups(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
+  for (int widest = s.packing.width; widest >= 1; widest /= 2) {
+    s.packing = choose_packing(spec, s.packing.dim, widest, true);
+    if (hold_by_cluster(spec, device, s)) return;
+  }
+  s.rows_per_block = static_cast<int>(spec.rowwise().group);
+  s.threads_per_row = std::max(1, 256 / s.rows_per_block);
+  s.threads = s.rows_per_block * s.threads_per_row;
+}
+
 }  // namespace
 
 std::vector<int> rows_together(const KernelSpec& spec, const Packing& packing) {
@@ -225,8 +238,16 @@ std::vector<int> rows_together(const KernelSpec& spec, const Packing& packing) {
 void schedule_across(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
   const double rows = choose_across(spec, device, s),
                columns = elements(spec.extent, spec.rowwise().outer_rank, spec.extent.size());
-  divide_across(spec, rows, columns, device, s);
-  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.packing.width)));
+  if (spec.rowwise().group > 1) {
+    hold_groups(spec, device, s);
+  } else {
+    RowwiseConfig held = s;
+    divide_across(spec, rows, columns, device, s);
+    if (!s.resident && s.aligned_by < 0 && !spec.rowwise().any_length &&
+        hold_by_cluster(spec, device, held))
+      s = std::move(held);
+  }
+  s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.packing.width)) * s.blocks_per_row);
   if (s.aligned_by < 0) s.row_aligned = rows_together(spec, s.packing);
 }
 

@@ -144,7 +144,7 @@ RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device
   s.early = early_blocks(spec, device, s);
   if (s.early > 0) ask_early(spec, s.packing);
   s.shared_bytes = static_cast<std::uint32_t>(s.pipeline_stages * s.slot_bytes);
-  s.microseconds = microseconds(spec, device);
+  if (s.microseconds == 0) s.microseconds = microseconds(spec, device);
   return s;
 }
 

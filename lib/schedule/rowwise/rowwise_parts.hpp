@@ -16,6 +16,9 @@ bool computes_doubles(const KernelSpec& spec);
 // Whether elements take more instructions than conversions and sums do: an exponential, a division.
 bool computes_costly(const KernelSpec& spec);
 
+// Bytes that a place brings of its row to shared memory, or 0 where something cannot be brought so.
+int bytes_ahead(const KernelSpec& spec, const Packing& packing);
+
 inline constexpr int kKeptValues = 32;  // that a thread has computed and keeps from phase to phase
 inline constexpr int kUsualPlaces = 4;  // of a long row, that a thread holds
 // Columns of rows that are walked over, up to which instructions bound them rather than memory.
@@ -39,6 +42,8 @@ std::vector<int> kept_values(const KernelSpec& spec, const RowwiseConfig& s);
 std::vector<int> rows_together(const KernelSpec& spec, const Packing& packing);
 // Neighbouring threads hold neighbouring rows: columns of a matrix that are summed up.
 void schedule_across(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s);
+// By a cluster where one block's registers do not hold the rows; the packs are chosen.
+bool hold_by_cluster(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s);
 // A row is shared by threads that lie along it.
 void schedule_along(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s);
 // Blocks that walk over the rows and keep running results of the columns.
