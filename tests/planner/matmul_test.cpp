@@ -66,6 +66,8 @@ TEST_CASE("operands with odd rows are copied for the accelerator where that is f
   CHECK(p.workspace.size() == 2);
   CHECK(plan_wgmma(p.kernels[2], device_model("sm_90a"), {}));
   CHECK(families(partition(*lower(*g).graph, true)) == kAlone);
+  // Also where threads could shift the lines of the other one.
+  CHECK(families(for_sm_90a(*matmul_graph(300, 5000, 1111))) == kBothFirst);
   CHECK(families(for_sm_90a(*matmul_graph(8, 8, 75))) == kAlone);
   check_values(*matmul_graph(65, 40, 1111));
 }

@@ -424,6 +424,12 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
   const DataType factor = as_they_are ? DataType::none : factor_type(spec);
   if (!as_they_are && factor == DataType::none) return {std::move(spec)};
   const double fused = choose_depth_parts(spec, state.context()).microseconds;
+  struct {
+    double us;
+    std::vector<KernelSpec> kernels;
+    std::vector<PlanCut> reasons;
+    Temporaries temporaries;
+  } best{fused, {}, {}, temporaries};
   // One of them may do as it is. Rows that an index gathers are not those of the domain.
   for (const auto& operands : {std::vector{b}, {a}, {a, b}}) {
     if (c->rows.gathers() && operands.front().input == 0) continue;
@@ -450,19 +456,19 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
     }
     if (!by_wgmma(contraction, true)) continue;
     us += choose_depth_parts(contraction, state.context()).microseconds;
-    if (us > fused) continue;
-    for (auto& r : reasons) {
+    if (us > best.us) continue;
+    for (auto& r : reasons)
       r.reason = fmt::format(
           "it is written to memory first, where {}'s fastest engine reads it: about {:.1f} us "
           "in all, {:.1f} us as part of that kernel",
           state.device().target, us, fused);
-      cuts.push_back(std::move(r));
-    }
     kernels.push_back(std::move(contraction));
-    temporaries = std::move(tried);
-    return kernels;
+    best = {us, std::move(kernels), std::move(reasons), std::move(tried)};
   }
-  return {std::move(spec)};
+  if (best.kernels.empty()) return {std::move(spec)};
+  std::move(best.reasons.begin(), best.reasons.end(), std::back_inserter(cuts));
+  temporaries = std::move(best.temporaries);
+  return std::move(best.kernels);
 }
 
 double microseconds_of_all(KernelSpec spec, const FusionState& state) {
