@@ -314,7 +314,7 @@ Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
     for (auto& whole : materialise_operands(std::move(spec), state, temporaries, result.cuts))
       for (auto& kernel : split_depth(std::move(whole), state, temporaries, result.cuts))
         result.kernels.push_back(std::move(kernel));
-  if (fuse) merge_siblings(result.kernels, aliases);
+  if (fuse) merge_siblings(result.kernels, lowered, aliases);
   result.temporaries = temporaries.bytes();
   place_workspace(lowered, result);
   return result;

@@ -25,14 +25,18 @@ bool reads_only_here(const Statement& s) {
 }
 
 // Whether the kernel may be merged with another one.
-bool is_small(const KernelSpec& spec, std::span<const Alias> aliases) {
+bool is_small(const KernelSpec& spec, const Graph& lowered, std::span<const Alias> aliases) {
   if (!spec.gathers.empty() || !spec.columns.empty() || bytes_moved(spec) > kSmall) return false;
   if (!spec.as_pointwise() && !spec.as_rowwise()) return false;
   if (const RowwiseSpec* const r = spec.as_rowwise(); r && (r->group > 1 || r->num_partials > 0))
     return false;
-  for (const auto& p : spec.ports)
+  for (const auto& p : spec.ports) {
     for (const Alias& a : aliases)
       if (p.tensor == a.input || p.tensor == a.output) return false;
+    // prepare() takes whole kernels that read constants alone.
+    if (p.tensor < static_cast<TensorId>(lowered.tensors().size()) && lowered[p.tensor].constant)
+      return false;
+  }
   return std::ranges::all_of(spec.body.statements, reads_only_here);
 }
 
@@ -97,12 +101,13 @@ void append(KernelSpec& to, const KernelSpec& from) {
 
 }  // namespace
 
-void merge_siblings(std::vector<KernelSpec>& kernels, std::span<const Alias> aliases) {
+void merge_siblings(std::vector<KernelSpec>& kernels, const Graph& lowered,
+                    std::span<const Alias> aliases) {
   std::vector<KernelSpec> merged;
   for (auto& k : kernels) {
     KernelSpec* const before = merged.empty() ? nullptr : &merged.back();
-    if (before && is_small(*before, aliases) && is_small(k, aliases) && alike(*before, k) &&
-        before->ports.size() + k.ports.size() <= kPorts &&
+    if (before && is_small(*before, lowered, aliases) && is_small(k, lowered, aliases) &&
+        alike(*before, k) && before->ports.size() + k.ports.size() <= kPorts &&
         before->body.statements.size() + k.body.statements.size() <= kStatements &&
         !writes_for(*before, k) && !writes_for(k, *before))
       append(*before, k);

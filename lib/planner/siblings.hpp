@@ -10,8 +10,9 @@
 
 namespace sinter {
 
-// `kernels` in the order in which they run. Those that touch memory which an input and an output
-// share stay as they are.
-void merge_siblings(std::vector<KernelSpec>& kernels, std::span<const Alias> aliases);
+// `kernels` of `lowered` in the order in which they run. Those that touch memory which an input and
+// an output share, or read constants, stay as they are.
+void merge_siblings(std::vector<KernelSpec>& kernels, const Graph& lowered,
+                    std::span<const Alias> aliases);
 
 }  // namespace sinter
