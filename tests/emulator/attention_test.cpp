@@ -282,7 +282,7 @@ TEST_CASE("attention passes over tiles of keys: the emulator finds what is left 
   }
   // Where only the tile that comes first is cut, it alone is masked.
   CHECK(run_passing_over({}, 256, 128) == "");
-  CHECK(run_passing_over({kForward, "weigh<first || !cut_once>", "weigh<!cut_once>"}, 256, 128) !=
+  CHECK(run_passing_over({kForward, "score<first || !cut_once>", "score<!cut_once>"}, 256, 128) !=
         "");
 }
 

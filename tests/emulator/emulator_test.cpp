@@ -84,6 +84,13 @@ void few_channels(Graph& g) {
            {.stride = channels_last("", {1, 16, 1700, 16}).stride});
 }
 
+// An image's groups are held by two blocks.
+void cluster_groups(Graph& g) {
+  const auto x = g.tensor({.name = "x", .dim = {2, 64, 5, 8}, .stride = {2560, 1, 512, 64}}),
+             scale = g.tensor({.name = "scale", .dim = {1, 64, 1, 1}});
+  g.output(groupnorm(x, scale, scale, 1e-5, {.groups = 4}).y, "y", {.stride = {2560, 1, 512, 64}});
+}
+
 constexpr const char *kAsyncCopy = "sinter/device/core/async_copy.cuh",
                      *kClippedPack = "sinter/device/core/clipped_pack.cuh",
                      *kRowwise = "sinter/device/family/rowwise.cuh",
@@ -164,7 +171,13 @@ const Mutant kMutants[] = {
     {"totals of a cluster read before they came",
      cluster_softmax,
      "sm_90a",
-     {kRowThreads, "hopper::wait_for_cluster(arrived(turn), turn / 2 % 2);", ""}},
+     {kRowThreads, "hopper::wait_for_cluster(arrived(turn), turn / 2 % 2);\n      (receive",
+      "(receive"}},
+    {"totals of groups read before other blocks sent theirs",
+     cluster_groups,
+     "sm_90a",
+     {kRowThreads, "hopper::wait_for_cluster(arrived(turn), turn / 2 % 2);\n      if (own",
+      "if (own"}},
     {"a box multiplied before it came",
      product,
      "sm_90a",
