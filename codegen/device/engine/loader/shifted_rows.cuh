@@ -76,19 +76,29 @@ struct ShiftedRows {
     return left < 16 ? static_cast<int>(left) : 16;
   }
 
-  // Starts to copy.
+  // Starts to copy. The piece that the buffer ends in is loaded by elements: of cp.async's address
+  // the hardware, and the sanitizer, see the whole piece.
   template <class Args>
   SINTER_DEVICE void load(const Args&, int step, unsigned to, unsigned) const {
     const Place place = place_of(step);
+    bool ends = false;
 #pragma unroll
     for (int i = 0; i < all; ++i) {
       const Piece piece = piece_of(place, i);
-      if (!piece.fits) continue;
+      const bool cut = piece.copied && in_buffer(piece.aligned) < 16;
+      ends |= cut;
+      if (!piece.fits || cut) continue;
       warp_matrix::copy_part<16>(
           to + piece.to,
           piece.copied ? piece.aligned : reinterpret_cast<const char*>(base) - base_shift(),
-          piece.copied ? in_buffer(piece.aligned) : 0);
+          piece.copied ? 16 : 0);
     }
+    if (ends)
+#pragma unroll 1
+      for (int i = 0; i < all; ++i)
+        if (const Piece piece = piece_of(place, i);
+            piece.fits && piece.copied && in_buffer(piece.aligned) < 16)
+          warp_matrix::put(to + piece.to, part_of(piece.aligned));
   }
   // Shifts what has come to the tile at `tile`, `to` for instructions.
   SINTER_DEVICE void finish(int step, const unsigned char* tile, unsigned to) const {
