@@ -89,10 +89,6 @@ constexpr std::string_view kReserved[] = {"acc",
                                           "kept",
                                           "linux",
                                           "long",
-                                          "map_a",
-                                          "map_b",
-                                          "map_beside_0",
-                                          "map_beside_1",
                                           "mutable",
                                           "namespace",
                                           "neighbours",
@@ -157,6 +153,11 @@ constexpr std::string_view kReserved[] = {"acc",
                                           "xor_eq"};
 static_assert(std::is_sorted(std::begin(kReserved), std::end(kReserved)));
 
+bool is_reserved(std::string_view s) {
+  return s.starts_with("map_") ||  // tensor maps
+         std::binary_search(std::begin(kReserved), std::end(kReserved), s);
+}
+
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -182,8 +183,7 @@ std::string Identifiers::add(std::string_view name, std::string_view fallback) {
   std::string s = plain(name);
   if (s.empty()) s = fmt::format("{}{}", fallback, unnamed_++);
   if (is_digit(s[0])) s.insert(0, std::string(fallback) + "_");
-  if (std::binary_search(std::begin(kReserved), std::end(kReserved), std::string_view(s)))
-    s += "_t";
+  if (is_reserved(s)) s += "_t";
   std::string unique = s;
   for (int i = 2; !taken_.insert(unique).second; ++i) unique = fmt::format("{}_{}", s, i);
   return unique;

@@ -11,6 +11,7 @@
 #include <regex>
 #include <sstream>
 
+#include "emit/spelling.hpp"
 #include "golden/specs.hpp"
 #include "plan/plan_data.hpp"
 #include "planner/make_plan.hpp"
@@ -132,6 +133,22 @@ TEST_CASE("generated text holds no mechanism and no user text") {
     CHECK_FALSE(std::regex_search(code, include));
     CHECK(std::regex_match(source, allowed));
     CHECK(source.find("/etc") == std::string::npos);
+  }
+}
+
+TEST_CASE("tensors have no names of the generator's own") {
+  Identifiers names;
+  CHECK(names.add("map_q", "t") == "map_q_t");
+  CHECK(names.add("Map: Q", "t") == "map_q_t_2");
+  CHECK(names.add("class", "t") == "class_t");
+  CHECK(names.add("mapped", "t") == "mapped");
+  const std::regex declared("TensorMap ([^;]*);");
+  for (const auto& [name, spec] : hopper_specs()) {
+    const std::string source = emitted(spec, "sm_90a").source;
+    std::smatch maps;
+    if (!std::regex_search(source, maps, declared)) continue;
+    INFO("kernel " << name << ", " << maps[1].str());
+    CHECK(std::regex_match(maps[1].str(), std::regex("map_\\w+(, map_\\w+)*")));
   }
 }
 
