@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,7 +15,6 @@
 #include <optional>
 #include <set>
 #include <sstream>
-#include <thread>
 
 #include "embed/embedded.hpp"
 #include "emulator/cluster.hpp"
@@ -24,6 +22,7 @@
 #include "runtime/executable.hpp"
 #include "support/environment.hpp"
 #include "support/joined_kernels.hpp"
+#include "support/on_all_cores.hpp"
 #include "support/temporary_directory.hpp"
 
 namespace sinter::test {
@@ -100,16 +99,10 @@ class HostKernels {
         if (!find(k, hopper) && sources.insert(k.source).second) fresh.push_back(&k);
     const auto copies = [&](const PlanKernel& k) { return copies_of(k, hopper); };
     const auto parts = joinable(fresh, copies);
-    std::atomic<std::size_t> next = 0;
-    std::vector<std::thread> threads(
-        std::min<std::size_t>(parts.size(), std::max(1u, std::thread::hardware_concurrency())));
-    for (auto& thread : threads)
-      thread = std::thread([&] {
-        for (std::size_t i; (i = next++) < parts.size();)
-          if (auto compiled = compile(parts[i], hopper); !compiled && parts[i].size() > 1)
-            std::fprintf(stderr, "%s\n", compiled.error().message().c_str());
-      });
-    for (auto& thread : threads) thread.join();
+    on_all_cores(parts.size(), [&](std::size_t i) {
+      if (auto compiled = compile(parts[i], hopper); !compiled && parts[i].size() > 1)
+        std::fprintf(stderr, "%s\n", compiled.error().message().c_str());
+    });
   }
 
   Result<std::vector<HostKernel>> get(const PlanKernel& k, bool hopper) {

@@ -1,7 +1,6 @@
 // The generated sources of random graphs: nothing of the user's text gets into them, names do not
 // change what they say, and NVRTC takes them.
 #include <algorithm>
-#include <atomic>
 #include <cctype>
 #include <chrono>
 #include <cstdio>
@@ -10,7 +9,6 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <thread>
 
 #include "plan/plan_data.hpp"
 #include "runtime/compiler.hpp"
@@ -19,6 +17,7 @@
 #include "support/catch.hpp"
 #include "support/environment.hpp"
 #include "support/joined_kernels.hpp"
+#include "support/on_all_cores.hpp"
 #include "support/random_graph.hpp"
 
 using namespace sinter;
@@ -79,29 +78,22 @@ struct Compiled {
 // machine code: of the others only what the compiler says of the text, its instances and constants
 // is asked. Where joined ones fail, each alone says which.
 Compiled compile_all(const std::vector<std::vector<const PlanKernel*>>& work) {
-  std::atomic<std::size_t> next = 0;
   std::mutex mutex;
   Compiled result;
-  const auto worker = [&] {
-    for (std::size_t i; (i = next++) < work.size();) {
-      const std::string text = test::joined(work[i]);
-      const auto start = std::chrono::steady_clock::now();
-      const auto code =
-          compile_uncached({text, work[i].front()->entry, "sm_90a", /*assemble=*/i % 8 == 0});
-      const std::chrono::duration<double, std::milli> took =
-          std::chrono::steady_clock::now() - start;
-      const std::lock_guard lock(mutex);
-      result.ms.push_back(took.count());
-      if (code) continue;
-      result.failures.push_back(code.error().message() + "\n" + text);
-      for (const PlanKernel* k : work[i])
-        if (const auto alone = compile_kernel({k->source, k->entry, "sm_90a"}); !alone)
-          result.failures.push_back(alone.error().message() + "\n" + k->source);
-    }
-  };
-  std::vector<std::thread> threads(std::max(1u, std::thread::hardware_concurrency()));
-  for (auto& t : threads) t = std::thread(worker);
-  for (auto& t : threads) t.join();
+  test::on_all_cores(work.size(), [&](std::size_t i) {
+    const std::string text = test::joined(work[i]);
+    const auto start = std::chrono::steady_clock::now();
+    const auto code =
+        compile_uncached({text, work[i].front()->entry, "sm_90a", /*assemble=*/i % 8 == 0});
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    const std::lock_guard lock(mutex);
+    result.ms.push_back(took.count());
+    if (code) return;
+    result.failures.push_back(code.error().message() + "\n" + text);
+    for (const PlanKernel* k : work[i])
+      if (const auto alone = compile_kernel({k->source, k->entry, "sm_90a"}); !alone)
+        result.failures.push_back(alone.error().message() + "\n" + k->source);
+  });
   return result;
 }
 

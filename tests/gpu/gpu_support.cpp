@@ -1,7 +1,6 @@
 #include "gpu/gpu_support.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,11 +12,11 @@
 #include <set>
 #include <sstream>
 #include <stdexcept>
-#include <thread>
 
 #include "emulator/emulator.hpp"
 #include "plan/plan_data.hpp"
 #include "planner/make_plan.hpp"
+#include "support/on_all_cores.hpp"
 #include "support/plan_interpreter.hpp"
 #include "support/random_graph.hpp"
 
@@ -157,17 +156,6 @@ void run_one(const GraphSource& source, const std::optional<Plan>& made, const G
   } catch (const std::exception& e) {
     failures.add(source.name, graph.get(), e.what());
   }
-}
-
-// Calls `what` with each number below `count`, on as many threads as there are cores.
-void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& what) {
-  std::atomic<std::size_t> next{0};
-  std::vector<std::thread> pool(std::max(1u, std::thread::hardware_concurrency()));
-  for (auto& thread : pool)
-    thread = std::thread([&] {
-      for (std::size_t i; (i = next++) < count;) what(i);
-    });
-  for (auto& thread : pool) thread.join();
 }
 
 // The plans of graphs, whose kernels are compiled for the host together. What goes wrong here,
