@@ -3,6 +3,7 @@
 #include "planner/explain/explain.hpp"
 
 #include "plan/plan_data.hpp"
+#include "planner/images.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"
 #include "sinter/operations.hpp"
@@ -215,4 +216,20 @@ TEST_CASE("a filter that is copied is to be prepared") {
   const auto plan = Plan::make(g, {.architecture = "sm_90a"});
   REQUIRE(plan);
   CHECK(says(explain_text(plan->data(), &g), "to remove it: declare it constant"));
+}
+
+TEST_CASE("narrow groups are said to be multiplied on tensor cores", "[explain]") {
+  const Dims dim{128, 128, 56, 56}, filter{128, 4, 3, 3};
+  for (const bool gradient : {false, true}) {
+    const test::Images images;
+    const Tensor x = images.input("x", dim), other = images.input("other", gradient ? dim : filter);
+    const ConvAttributes attributes = test::padded(1, 1, 32);
+    if (gradient)
+      images.output(conv_wgrad(other, x, filter, attributes), "y", filter);
+    else
+      images.output(conv_fprop(x, other, attributes), "y", dim);
+    const auto plan = Plan::make(*images.g, {.architecture = "sm_90a"});
+    REQUIRE(plan);
+    CHECK(says(explain_text(plan->data(), &*images.g), "a unit: tensor cores"));
+  }
 }

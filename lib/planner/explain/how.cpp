@@ -107,6 +107,19 @@ std::string how_contraction(Config& get, std::uint32_t threads, std::string_view
                           get("each"))
             : fmt::format("{} warps of one channel, pixels in registers", get("threads") / 32),
         get("run"), get("columns"), get("across"), estimated(get, gpu));
+  if (get.has("line_units"))
+    return fmt::format(
+        "groups of {} channels, of which 8 that lie together are a unit: tensor cores, {} warps of "
+        "one unit of gradients and 16 pixels, those of other groups multiplied with them and left "
+        "out; rows of pixels in shared memory, {} stages; {}",
+        get("group"), get("lanes"), get("stages"), estimated(get, gpu));
+  if (get.has("group") && get.has("across") && get.has("stages"))
+    return fmt::format(
+        "groups of {} channels, of which 8 that lie together are a unit: tensor cores, {} warps of "
+        "one unit and tiles of {} results, with zeros in the filter between groups; each walks "
+        "down {} rows, {} tiles side by side; rows of pixels in shared memory, {} stages; {}",
+        get("group"), get("lanes"), get("columns"), get("run"), get("across"), get("stages"),
+        estimated(get, gpu));
   if (get.has("lanes"))
     return fmt::format(
         "channels are not summed over: ordinary cores, {} lanes of {} channels side by side; each "
