@@ -280,6 +280,19 @@ TEST_CASE("averages and squared distances from them take one pass over few large
   }
 }
 
+// Packs of eight columns give 64 of them four blocks, each of which would read its rows three
+// times.
+TEST_CASE("few columns that their blocks cannot hold are cut in parts, whatever is read of them") {
+  for (const auto& [rows, columns] : {std::pair{112 * 112, 16}, {3 * 56 * 56, 64}}) {
+    CAPTURE(rows, columns);
+    check_statistics({rows, columns}, {1, columns}, "sm_90a");
+    Graph g{{.io = bf16}};
+    const auto x = g.tensor({.name = "x", .dim = {rows * 8, columns}});
+    g.output(softmax(x, {.axis = 0}), "y");
+    CHECK(partition(*lower(g).graph, true, "sm_90a").kernels.size() == 5);
+  }
+}
+
 TEST_CASE("what is no squared distance from the average of the same values has a pass of its own") {
   const auto passes = [](auto&& second) {
     Graph g{{.io = bf16, .intermediate = f32}};

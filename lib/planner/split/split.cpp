@@ -70,6 +70,18 @@ bool held_by_clusters(const RowwiseConfig& s, const DeviceModel& device) {
   return device.has_clusters && s.resident && s.blocks_per_row > 1;
 }
 
+// Whether few blocks that read their rows in each phase take longer than a kernel for the parts of
+// rows, one that combines them and one for what follows, or two more for each further phase. (On an
+// H200, us of one kernel and of several: batch norms with channels last of 1 x 16 x 112 x 112 22.9
+// and 4.1, 3 x 64 x 56 x 56 30.7 and 4.9, gradients of 5 x 64 x 56 x 56 75.7 and 10.8; softmax over
+// 10,000 rows of 100 columns 31.4 and 8.5.)
+bool slower_alone(const KernelSpec& spec, const RowwiseConfig& s, const DeviceModel& device) {
+  constexpr double kKernel = 1.5;  // us that each of several takes in a graph, at least
+  const int kernels = has_statistics(spec) ? 3 : 2 * spec.rowwise().phases - 1;
+  return !s.resident && s.microseconds - device.launch_microseconds >
+                            kernels * kKernel + 2 * bytes_moved(spec) / device.memory_bandwidth;
+}
+
 // Elements of a row that lie together where the next row goes on behind them: the last index. 1: no
 // such pieces, or none that are short.
 std::int64_t short_piece(const KernelSpec& spec) {
@@ -410,8 +422,9 @@ std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
         if (held.resident && 2 * held.packing.width * held.packing.narrowest >= kMoveBytes)
           return {std::move(*grouped)};
       }
-    if (elements / least < kFewBlocks) return {std::move(spec)};
     const RowwiseConfig whole = schedule_rowwise(spec, device);
+    if (elements / least < kFewBlocks && !slower_alone(spec, whole, device))
+      return {std::move(spec)};
     if (const std::int64_t piece = short_piece(spec);
         piece > 1 && spec.rowwise().phases == 3 &&
         (!whole.resident || elements / piece / least >= kManyPieces))
