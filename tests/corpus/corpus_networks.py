@@ -451,34 +451,3 @@ def points():
 
 
 points()
-
-
-def tokens_behind_images():
-    """Channels last in memory: a causal convolution of tokens with its gate (Mamba), and the end of
-    a ConvNeXt block, whose product's rows are the residual's pixels."""
-    b, t, c = 2, 37, 24
-    g = Graph("convolution_of_tokens_gated", "bf16")
-    g.tensor("both", [b, t, 2 * c])
-    g.tensor("w", [c, 1, 4])
-    g.tensor("bias", [1, c, 1])
-    g.transpose(g.slice("both", "x", [0, 0, 0], [b, t, c]), "channels", [0, 2, 1])
-    g.conv("channels", "w", "c", pre_padding=[3], post_padding=[0], groups=c)
-    g.pointwise("swish_fwd", "active", g.pointwise("add", "biased", "c", "bias"))
-    g.pointwise("swish_fwd", "gate", g.slice("both", "z", [0, 0, c], [b, t, 2 * c]))
-    g.pointwise("mul", "y", g.transpose("active", "tokens", [0, 2, 1]), "gate")
-    g.output("y")
-    n, h, k = 2, 5, 40
-    g = Graph("matmul_of_pixels_residual", "bf16")
-    last = {"stride": [h * h * k, 1, h * k, k]}
-    g.tensor("rows", [n, h, h, 64])
-    g.tensor("w", [1, 1, 64, k])
-    g.tensor("bias", [1, 1, 1, k])
-    g.tensor("scale", [1, k, 1, 1])
-    g.tensor("image", [n, k, h, h], **last)
-    g.linear("rows", "w", "bias", "product")
-    g.pointwise("mul", "scaled", g.transpose("product", "turned", [0, 3, 1, 2]), "scale")
-    g.pointwise("add", "y", "scaled", "image")
-    g.output("y", **last)
-
-
-tokens_behind_images()

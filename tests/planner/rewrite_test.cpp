@@ -300,6 +300,18 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
        CHECK((*of_pool.graph)[index].data_type == i8);
        CHECK(of_pool.graph->stride(first(of_pool, OpKind::resample_backward).outputs[0]) ==
              Dims{64, 1, 16, 4});
+       // What a product reads once its channels are the last dim; rows of pixels stay.
+       for (const bool channels : {true, false}) {
+         Graph p;
+         auto pixels = p.tensor({.name = "x", .dim = {2, 4, 3, 3}, .stride = channels_last});
+         const Dims permutation = channels ? Dims{0, 2, 3, 1} : Dims{0, 1, 3, 2};
+         const auto w = p.tensor("w", {1, 1, channels ? 4 : 3, 5});
+         p.output(matmul(transpose(relu(pixels), permutation), w), "y");
+         const Lowered moved =
+             channels ? after(name, p) : rewritten(lower(p), device_model("sm_90a"));
+         const TensorId made = first(moved, OpKind::pointwise).outputs[0];
+         CHECK((moved.graph->stride(made) == channels_last) == channels);
+       }
      }},
     {"layout_for_reshape",
      [](std::string_view name) {

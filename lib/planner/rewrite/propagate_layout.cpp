@@ -25,20 +25,29 @@ std::optional<Dims> ordered_as(const Rewriter& g, TensorId x, const Dims& dim) {
 
 bool takes_order(OpKind op) { return may_be_ordered(op) || op == OpKind::concatenate; }
 
-bool takes_any_order(const Rewriter& g, const Node& reader) {
-  if (reader.op != OpKind::concatenate && reader.op != OpKind::reshape)
-    return reads_any_order(reader.op);
+// Where a transpose of what lies so has its dims in the order in which they lie, as the images that
+// a norm or a product over the channels reads.
+bool puts_in_order(const Rewriter& g, const Node& transpose, const Dims& stride) {
+  const Dims& permutation = std::get<TransposeAttributes>(transpose.attributes).permutation;
+  Dims turned = stride;
+  for (int i = 0; i < turned.size(); ++i) turned[i] = stride[static_cast<int>(permutation[i])];
+  return turned == packed_strides(g[transpose.outputs[0]].dim);
+}
+
+// Whether a reader of what lies with these strides is none the worse for them.
+bool reads_order(const Rewriter& g, const Node& reader, const Dims& stride) {
+  if (reader.op != OpKind::concatenate && !is_view_op(reader.op)) return reads_any_order(reader.op);
   const TensorId whole = reader.outputs[0];
-  const auto& readers = g.readers(whole);
-  return g.is_virtual(whole) && std::all_of(readers.begin(), readers.end(), [&](NodeId r) {
-           return reads_any_order(g.node(r).op);
-         });
+  if (!g.is_virtual(whole)) return false;
+  if (reader.op == OpKind::transpose && puts_in_order(g, reader, stride)) return true;
+  if (reader.op != OpKind::concatenate && reader.op != OpKind::reshape) return false;
+  return std::ranges::all_of(g.readers(whole),
+                             [&](NodeId r) { return reads_any_order(g.node(r).op); });
 }
 
 // Whether reshapes of `y` (a groupnorm's channels, joined again) are views where it lies so.
 bool stay_views(const Rewriter& g, TensorId y, const Dims& stride) {
-  const auto& readers = g.readers(y);
-  return std::all_of(readers.begin(), readers.end(), [&](NodeId r) {
+  return std::ranges::all_of(g.readers(y), [&](NodeId r) {
     const Node& n = g.node(r);
     return n.op != OpKind::reshape ||
            reshape_strides(g[y].dim, stride, g[n.outputs[0]].dim).has_value();
@@ -47,17 +56,18 @@ bool stay_views(const Rewriter& g, TensorId y, const Dims& stride) {
 
 bool propagate_to(Rewriter& g, const Node& n, TensorId y) {
   if (y < 0 || !g.is_virtual(y) || !takes_order(n.op) || g[y].dim.size() < 3) return false;
-  for (NodeId r : g.readers(y))
-    if (!takes_any_order(g, g.node(r))) return false;
   const bool same_dims = n.op == OpKind::pointwise;
   for (TensorId x : n.inputs) {
     if (x < 0 || g[x].dim.size() != g[y].dim.size() || (same_dims && g[x].dim != g[y].dim))
       continue;
     const auto stride = ordered_as(g, x, g[y].dim);
-    if (stride && !stay_views(g, y, *stride)) return false;
-    if (stride) g.set_stride(y, *stride);
     // Of a concatenation with padding the parts that broadcast say nothing.
-    if (stride || n.op != OpKind::concatenate) return stride.has_value();
+    if (!stride && n.op == OpKind::concatenate) continue;
+    if (!stride || !stay_views(g, y, *stride)) return false;
+    for (NodeId r : g.readers(y))
+      if (!reads_order(g, g.node(r), *stride)) return false;
+    g.set_stride(y, *stride);
+    return true;
   }
   return false;
 }

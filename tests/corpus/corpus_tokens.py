@@ -1,0 +1,60 @@
+"""Images whose pixels are read as rows, and tokens that are convolved."""
+from corpus_graph import Graph, channels_last
+
+
+def tokens_behind_images():
+    """Channels last in memory: a causal convolution of tokens with its gate (Mamba), and the end of
+    a ConvNeXt block, whose product's rows are the residual's pixels."""
+    b, t, c = 2, 37, 24
+    g = Graph("convolution_of_tokens_gated", "bf16")
+    g.tensor("both", [b, t, 2 * c])
+    g.tensor("w", [c, 1, 4])
+    g.tensor("bias", [1, c, 1])
+    g.transpose(g.slice("both", "x", [0, 0, 0], [b, t, c]), "channels", [0, 2, 1])
+    g.conv("channels", "w", "c", pre_padding=[3], post_padding=[0], groups=c)
+    g.pointwise("swish_fwd", "active", g.pointwise("add", "biased", "c", "bias"))
+    g.pointwise("swish_fwd", "gate", g.slice("both", "z", [0, 0, c], [b, t, 2 * c]))
+    g.pointwise("mul", "y", g.transpose("active", "tokens", [0, 2, 1]), "gate")
+    g.output("y")
+    n, h, k = 2, 5, 40
+    g = Graph("matmul_of_pixels_residual", "bf16")
+    last = {"stride": [h * h * k, 1, h * k, k]}
+    g.tensor("rows", [n, h, h, 64])
+    g.tensor("w", [1, 1, 64, k])
+    g.tensor("bias", [1, 1, 1, k])
+    g.tensor("scale", [1, k, 1, 1])
+    g.tensor("image", [n, k, h, h], **last)
+    g.linear("rows", "w", "bias", "product")
+    g.pointwise("mul", "scaled", g.transpose("product", "turned", [0, 3, 1, 2]), "scale")
+    g.pointwise("add", "y", "scaled", "image")
+    g.output("y", **last)
+
+
+tokens_behind_images()
+
+
+def convnext_block():
+    """Pixels as PyTorch writes them: turned to rows for the norm and both layers, and back for the residual."""
+    n, c, h, k = 2, 24, 9, 40
+    last = {"stride": channels_last([n, c, h, h])}
+    g = Graph("convnext_block", "bf16")
+    g.tensor("x", [n, c, h, h], **last)
+    g.tensor("w", [c, 1, 7, 7])
+    g.tensor("bias", [1, c, 1, 1])
+    for name in ("scale", "shift", "gamma"):
+        g.tensor(name, [1, 1, 1, c])
+    g.tensor("w_1", [1, 1, c, k])
+    g.tensor("b_1", [1, 1, 1, k])
+    g.tensor("w_2", [1, 1, k, c])
+    g.tensor("b_2", [1, 1, 1, c])
+    g.conv("x", "w", "around", pre_padding=[3, 3], post_padding=[3, 3], groups=c)
+    g.transpose(g.pointwise("add", "biased", "around", "bias"), "pixels", [0, 2, 3, 1])
+    g.node("layernorm", {"X": "pixels", "SCALE": "scale", "BIAS": "shift", "epsilon": g.value("epsilon", 1e-6)}, "normed")
+    g.linear("normed", "w_1", "b_1", "wide")
+    g.linear(g.pointwise("gelu_fwd", "active", "wide"), "w_2", "b_2", "narrow")
+    g.transpose(g.pointwise("mul", "scaled", "narrow", "gamma"), "turned", [0, 3, 1, 2])
+    g.pointwise("add", "y", "x", "turned")
+    g.output("y", **last)
+
+
+convnext_block()
