@@ -43,10 +43,12 @@ def norm_in_place():
 
 
 def softmax_in_place():
-    """A row that is too long for registers: the last of three walks over it stores."""
+    """Rows too long for registers, as four tensors are read: the last of three walks over them stores."""
     g = Graph("softmax_in_place")
-    g.tensor("x", [1, 270000])
-    g.node("softmax", {"X": "x"}, "y")
+    for name in "xabc":
+        g.tensor(name, [4, 70000])
+    g.pointwise("add", "scores", g.pointwise("mul", "scaled", "x", "a"), g.pointwise("mul", "bias", "b", "c"))
+    g.node("softmax", {"X": "scores"}, "y")
     g.output("y", alias="x")
 
 
