@@ -68,16 +68,29 @@ concept RetakesSums = requires {
 };
 
 // Whether an epilogue tile holds a NaN: a sum of four with one among them is one. The other way
-// round, the sum of two infinities costs no more than a second look.
-SINTER_DEVICE bool may_hold_nan(const EpilogueTile& epilogue_tile) {
+// round, the sum of two infinities costs no more than a second look. Behind a tile's last column
+// lies what was there before, of any bits: there a second look counts the `columns` that have sums.
+// (2 x 320 x 64 x 64, 4 filters in tiles of 16 columns on an H200: 55.7 us with looks at all sums
+// of each tile, 18.8 so.)
+SINTER_DEVICE bool may_hold_nan(const EpilogueTile& epilogue_tile, int columns) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   bool found = false;
 #pragma unroll
-  for (int i = static_cast<int>(threadIdx.x) % 32 * 4;
-       i < EpilogueTile::rows * EpilogueTile::columns; i += 128) {
+  for (int i = lane * 4; i < EpilogueTile::rows * EpilogueTile::columns; i += 128) {
     const float4 four = *reinterpret_cast<const float4*>(epilogue_tile.at + i);
     const float sum = four.x + four.y + four.z + four.w;
     found = found || sum != sum;
   }
+  if (!__any_sync(0xffffffffu, found)) return false;
+  if (columns >= EpilogueTile::columns) return true;
+  found = false;
+#pragma unroll 1
+  for (int row = lane; row < EpilogueTile::rows; row += 32)
+#pragma unroll 1
+    for (int column = 0; column < columns; ++column) {
+      const float sum = epilogue_tile.at[EpilogueTile::place(row, column)];
+      found = found || sum != sum;
+    }
   return __any_sync(0xffffffffu, found);
 }
 
@@ -88,7 +101,7 @@ SINTER_DEVICE void retake_tile(const Args& args, EpilogueTile& epilogue_tile,
   if constexpr (RetakesSums<Body>) {
     using P = Problem<Config>;
     static_assert(Config::products == 1);
-    if (!may_hold_nan(epilogue_tile)) return;
+    if (!may_hold_nan(epilogue_tile, static_cast<int>(place.column_end - place.column))) return;
 #pragma unroll 1
     for (int i = 0; i < EpilogueTile::rows * EpilogueTile::columns; ++i) {
       const int row = i / EpilogueTile::columns, column = i % EpilogueTile::columns;
