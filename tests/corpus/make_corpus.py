@@ -11,6 +11,7 @@ import corpus_beside  # noqa: F401
 import corpus_calls  # noqa: F401
 import corpus_chained  # noqa: F401
 import corpus_convolution  # noqa: F401
+import corpus_few_filters  # noqa: F401
 import corpus_first_layers  # noqa: F401
 import corpus_groups  # noqa: F401
 import corpus_lines  # noqa: F401

@@ -1,6 +1,8 @@
 // Which kernels the planner makes of convolutions, at sizes that models have: engines, copies of
 // operands, and what they are fused with. Values are checked on small shapes: corpus graphs
 // convolution_*, once more with SINTER_REARRANGE=on.
+#include <algorithm>
+
 #include "planner/images.hpp"
 
 using namespace sinter;
@@ -328,4 +330,75 @@ TEST_CASE("a padded gradient lies as what it is made of") {
   const Engines made = engines(*g);
   CHECK(std::count(made.begin(), made.end(), "depthwise") == 2);
   CHECK(std::count(made.begin(), made.end(), "mma") == 0);
+}
+
+TEST_CASE("filter gradients of few filters are products with a copy for all taps") {
+  const Dims x{8, 320, 64, 64}, w{8, 320, 3, 3}, y{8, 8, 64, 64};
+  Images i;
+  i.output(conv_wgrad(i.input("dy", y), i.input("x", x), w, padded(1)), "dw", w);
+  CHECK(engines(*i.g) == Engines{"pointwise", "wgmma", "rowwise", "pointwise"});
+  const KernelSpec copy = planned(*i.g).kernels.front();
+  CHECK(count(copy.extent, 0, copy.extent.size()) == std::int64_t{8} * 64 * 64 * 9 * 8);
+}
+
+TEST_CASE("sums of one product are pointwise") {
+  const Dims x{32, 256, 56, 56}, w{256, 1, 1, 1}, y{32, 256, 28, 28};
+  for (const std::int64_t stride : {1, 2}) {
+    Images f;
+    f.output(relu(conv_fprop(f.input("x", x), f.input("w", w), padded(0, stride, 256))), "y",
+             stride == 1 ? x : y);
+    CHECK(engines(*f.g) == Engines{"pointwise"});
+  }
+  Images d;
+  d.output(conv_dgrad(d.input("dy", x), d.input("w", w), x, padded(0, 1, 256)), "dx", x);
+  CHECK(engines(*d.g) == Engines{"pointwise"});
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  g->output(matmul(g->tensor({.name = "a", .dim = {1, 4096, 1}}),
+                   g->tensor({.name = "b", .dim = {1, 1, 4096}})),
+            "c");
+  CHECK(engines(*g) == Engines{"pointwise"});
+}
+
+// What is stored by packs is many times the result.
+TEST_CASE("parts of a filter gradient lie as the columns of its tiles, channels first, too") {
+  const Dims x{32, 64, 56, 56}, w{64, 64, 3, 3};
+  Images i{.last = false};
+  i.output(conv_wgrad(i.input("dy", x), i.input("x", x), w, padded(1)), "dw", w);
+  const auto kernels = planned(*i.g).kernels;
+  REQUIRE(kernels.size() == 4);
+  const ScheduledKernel k = schedule_kernel(kernels[2], device_model("sm_90a"), {});
+  REQUIRE(k.wgmma());
+  CHECK(k.wgmma()->packing.width == 4);
+}
+
+// Their columns fill a multiplication; of few results estimates must promise more, and a residual
+// would be read in pieces.
+TEST_CASE("blocks of results are columns where filters, or channels of a data gradient, are few") {
+  const auto columns = [](const Images& i) {
+    const auto kernels = planned(*i.g).kernels;
+    const auto product = std::find_if(kernels.begin(), kernels.end(),
+                                      [](const KernelSpec& k) { return k.as_contraction(); });
+    REQUIRE(product != kernels.end());
+    const ContractionSpec& c = product->contraction();
+    return count(product->extent, c.first_n(), c.first_k());
+  };
+  const auto forward = [&](const Dims& x, std::int64_t filters, bool residual) {
+    Images i;
+    Dims y = x;
+    y[1] = filters;
+    auto z = conv_fprop(i.input("x", x), i.input("w", {filters, x[1], 3, 3}), padded(1));
+    if (residual) z = z + i.input("residual", y);
+    i.output(z, "y", y);
+    return columns(i);
+  };
+  CHECK(forward({4, 64, 256, 256}, 3, false) == 48);   // of 4 x 4 results
+  CHECK(forward({32, 128, 56, 56}, 32, false) == 64);  // of two in a line
+  CHECK(forward({32, 128, 56, 56}, 32, true) == 32);
+  CHECK(forward({8, 320, 64, 64}, 4, false) == 4);
+  const Dims x{128, 48, 12, 12};
+  Images d;
+  d.output(
+      conv_dgrad(d.input("dy", {128, 768, 12, 12}), d.input("w", {768, 48, 5, 5}), x, padded(2)),
+      "dx", x);
+  CHECK(columns(d) == 96);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/env.hpp"
 #include "fusion_patterns/pattern.hpp"
@@ -10,13 +11,9 @@
 #include "planner/spec/contraction_spec.hpp"
 #include "planner/split/attention_backward.hpp"
 #include "planner/split/attention_splits.hpp"
-#include "planner/split/bf16_parts.hpp"
-#include "planner/split/block_diagonal.hpp"
 #include "planner/split/channels_last.hpp"
-#include "planner/split/empty_phases.hpp"
-#include "planner/split/images_last.hpp"
-#include "planner/split/joined_pixels.hpp"
-#include "planner/split/space_to_depth.hpp"
+#include "planner/split/rearrangements.hpp"
+#include "planner/split/single_products.hpp"
 #include "planner/split/split_k.hpp"
 #include "planner/split/widened.hpp"
 #include "planner/split/written_first.hpp"
@@ -149,12 +146,6 @@ bool reads_input(const KernelSpec& kernel, const FusionState& state) {
   });
 }
 
-// The mma engine takes longer than is reckoned for convolutions: filter's gradients of 100 to 100
-// channels, 32 images of 33 x 33, 51 us on an H200 where 38 were reckoned; of 37 to 51, 19 x 19, 24
-// and 19; of 80 to 512, 16 x 3000 pixels, 47 and 37. (With their channels together the first two
-// take 37 and 15.)
-constexpr double kOfMma = 1.25;
-
 // Copies of groups must promise so much. (64 x 128 x 56 x 56, groups of 4 on an H100: 97 us on
 // ordinary cores, 113 with copies where 111 and 101 were reckoned.)
 constexpr double kOfGroups = 0.8;
@@ -164,75 +155,6 @@ constexpr double kOfGroups = 0.8;
 // in groups of 16 with relu 178 and 132, 99 reckoned; its data gradient 125 and 127, 99; 1024 x 14
 // x 14 in groups of 32 with relu 89 and 91, 55; its data gradient 61 and 78, 55.)
 constexpr double kChannelsFirst = 1.3;
-
-// A way in which a convolution, or a matmul, becomes several kernels, one of which multiplies;
-// `why`: what the others are there for.
-struct Rearrangement {
-  std::vector<KernelSpec> (*make)(const KernelSpec& spec, int way, Temporaries& temporaries);
-  std::string_view why;
-  bool always = true;  // else only of those that the engine of warpgroups does not run as they are
-  int ways = 1;        // of which the fastest counts
-  bool matmuls = false;
-  double of_mma = 1;    // what the mma engine takes of its estimate, as measured for these
-  bool narrow = false;  // the engines of narrow groups will do, too
-  int first = 0;        // the last so many ways store results channels first
-};
-
-std::vector<KernelSpec>::const_iterator product_in(const std::vector<KernelSpec>& kernels) {
-  return std::find_if(kernels.begin(), kernels.end(),
-                      [](const KernelSpec& kernel) { return kernel.as_contraction() != nullptr; });
-}
-const KernelSpec& product_of(const std::vector<KernelSpec>& kernels) {
-  return *product_in(kernels);
-}
-// With others in place of the product; empty where there are none.
-std::vector<KernelSpec> with_product(std::vector<KernelSpec> kernels,
-                                     std::vector<KernelSpec> products) {
-  if (products.empty()) return {};
-  kernels.insert(kernels.erase(product_in(kernels)), std::make_move_iterator(products.begin()),
-                 std::make_move_iterator(products.end()));
-  return kernels;
-}
-
-// With channels together groups have engines of their own, or are joined: a filter in a kernel in
-// front of the product, the diagonal of a gradient in one behind it. The last ways leave it to the
-// product of joined groups to store results where they lie.
-constexpr int kGroupsTogetherWays = 1 + 2 * kBlockDiagonalWays;
-std::vector<KernelSpec> groups_together(const KernelSpec& spec, int way, Temporaries& temporaries) {
-  std::vector<KernelSpec> kernels = groups_last(spec, way <= kBlockDiagonalWays, temporaries);
-  if (way == 0 || kernels.empty()) return kernels;
-  std::vector<KernelSpec> joined =
-      block_diagonal(product_of(kernels), (way - 1) % kBlockDiagonalWays, temporaries);
-  return with_product(std::move(kernels), std::move(joined));
-}
-
-// Of the last ways the operand beside the blocks, or that is read in blocks, has its channels put
-// together, too.
-std::vector<KernelSpec> few_channels(const KernelSpec& spec, int way, Temporaries& temporaries) {
-  std::vector<KernelSpec> kernels = space_to_depth(spec, way % kSpaceToDepthWays, temporaries);
-  if (way < kSpaceToDepthWays || kernels.empty()) return kernels;
-  std::vector<KernelSpec> in_lines = channels_last(product_of(kernels), temporaries);
-  return with_product(std::move(kernels), std::move(in_lines));
-}
-
-constexpr Rearrangement kRearrangements[] = {
-    {[](const KernelSpec& spec, int way, Temporaries&) { return empty_phases(spec, way); },
-     "pixels without products are computed from zeros apart", true, kEmptyPhasesWays},
-    {[](const KernelSpec& spec, int, Temporaries& t) { return joined_pixels(spec, t); },
-     "it has taps of pixels that are joined, with zeros where there are none", true},
-    {few_channels, "its few channels are joined with neighbouring pixels in memory first", true,
-     2 * kSpaceToDepthWays},
-    {block_diagonal, "its groups are joined, with zeros between them in the filter", true,
-     kBlockDiagonalWays},
-    {groups_together, "its groups' channels are put together in memory first", false,
-     kGroupsTogetherWays, false, 1, true, kBlockDiagonalWays},
-    {[](const KernelSpec& spec, int, Temporaries& t) { return channels_last(spec, t); },
-     "its channels are put together in memory first", false, 1, false, kOfMma},
-    {images_last, "its images are put together in memory first, pixel by pixel", false,
-     kImagesLastWays},
-    {[](const KernelSpec& spec, int, Temporaries& t) { return bf16_parts(spec, t); },
-     "its factors become sums of bf16 numbers first, whose products tensor cores add up as exactly",
-     false, 1, true}};
 
 void say_why(const std::vector<KernelSpec>& kernels, std::string_view why, double us, double whole,
              const FusionState& state, std::vector<PlanCut>& cuts) {
@@ -307,7 +229,14 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   };
   const bool by_mma = !matmul && as_it_is.mma() && !as_it_is.mma()->ordinary_cores();
   std::optional<double> whole;
-  for (const Rearrangement& r : kRearrangements) {
+  struct {
+    double us = HUGE_VAL;
+    std::string_view why;
+    std::vector<KernelSpec> kernels;
+    Temporaries temporaries{0};
+  } best;
+  for (const Rearrangement& r : rearrangements()) {
+    if (anyway && !best.kernels.empty()) break;
     if ((matmul && !r.matmuls) || (!r.always && by_wgmma(spec))) continue;
     Temporaries tried = temporaries;
     std::vector<KernelSpec> kernels;
@@ -319,7 +248,7 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
           !(by_wgmma(product_of(made)) || (r.narrow && by_groups(product_of(made)))))
         continue;
       const double takes =
-          microseconds_of(made, state) * (way >= r.ways - r.first ? kChannelsFirst : 1);
+          microseconds_of(made, state) * r.takes * (way >= r.ways - r.first ? kChannelsFirst : 1);
       if (!kernels.empty() && takes >= us && !last) continue;
       us = takes;
       tried = std::move(with);
@@ -330,11 +259,12 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
     const bool leaves_mma =
         by_mma && r.of_mma > 1 && choose_depth_parts(product_of(kernels), state.context()).by_wgmma;
     if (us >= *whole * (leaves_mma ? r.of_mma : r.narrow ? kOfGroups : 1) && !anyway) continue;
-    say_why(kernels, r.why, us, *whole, state, cuts);
-    temporaries = std::move(tried);
-    return kernels;
+    if (us < best.us) best = {us, r.why, std::move(kernels), std::move(tried)};
   }
-  return {};
+  if (best.kernels.empty()) return {};
+  say_why(best.kernels, best.why, best.us, *whole, state, cuts);
+  temporaries = std::move(best.temporaries);
+  return std::move(best.kernels);
 }
 
 }  // namespace
@@ -403,6 +333,7 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
     kernels.push_back(std::move(spec));
     return kernels;
   }
+  if (auto product = as_single_products(spec)) return {std::move(*product)};
   if (auto kernels = rearranged(spec, state, temporaries, cuts); !kernels.empty()) return kernels;
   const ContractionSpec* const c = spec.as_contraction();
   const bool candidate =

@@ -12,13 +12,17 @@
 #include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/contraction/implicit_gemm.hpp"
 #include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/wgmma.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 
 namespace sinter {
 namespace {
 
-constexpr std::int64_t kMostColumns =
-    64;  // of blocks of more strides than one: of a multiplication
+// Of blocks of more strides than one: of a multiplication.
+constexpr std::int64_t kMostColumns = 64;
+// Where more filters, or channels of a data gradient, are: columns of a block, and those of which
+// more fill a multiplication as they are.
+constexpr std::int64_t kMostBlockColumns = 128, kMostBlockFilters = 64;
 
 // The new domain while it is listed: extents in the order of the groups.
 struct NewDomain {
@@ -39,9 +43,9 @@ struct SpatialDim {
 
 // What the operands of the convolution are.
 struct FewChannels {
-  enum class Direction { forward, data_gradient, filter_gradient } direction{};
+  enum class Direction { forward, few_filters, data_gradient, filter_gradient } direction{};
   std::vector<SpatialDim> dims;  // outermost first
-  int channel = -1;              // the index with few values
+  int channel = -1;              // the index with few values: of few_filters the filters
   const KernelPort *image = nullptr, *other = nullptr;
 };
 
@@ -87,8 +91,25 @@ KernelSpec with_channel_index(const KernelSpec& given) {
   return spec;
 }
 
-// `blocks`: strides of a data gradient that one block of its pixels has along each dim.
-std::optional<FewChannels> few_channels(const KernelSpec& spec, std::int64_t blocks) {
+// Blocks of results, which are columns: strides of a data gradient, or results of filters, that one
+// has along all dims or along the innermost alone.
+struct ResultBlocks {
+  std::int64_t strides = 1;
+  bool innermost_alone = false;
+  enum class Of { few_channels, few_filters, more } of = Of::few_channels;
+};
+
+// A residual of a block's results lies in pieces. (16 x 24 x 150 x 150, 24 filters of 3 x 3 with
+// swish and a residual on an H200: 58.4 us as it is, 90 to 110 in blocks, where 36 to 45 were
+// reckoned.)
+bool reads_results_beside(const KernelSpec& spec) {
+  return std::any_of(
+      spec.body.statements.begin(), spec.body.statements.end(), [&](const Statement& s) {
+        return is_load(s) && of_whole_tile(spec, spec.ports[static_cast<std::size_t>(s.port)]);
+      });
+}
+
+std::optional<FewChannels> few_channels(const KernelSpec& spec, const ResultBlocks& blocks) {
   using D = FewChannels::Direction;
   const ContractionSpec* const c = spec.as_contraction();
   if (!c || !is_plain_product(*c) || c->batch != 0 || !spec.columns.empty() ||
@@ -155,19 +176,35 @@ std::optional<FewChannels> few_channels(const KernelSpec& spec, std::int64_t blo
   } else if (!taps.empty()) {
     return {};
   }
-  if (f.direction == D::data_gradient) {
+  using Of = ResultBlocks::Of;
+  if (blocks.of != Of::few_channels && f.direction == D::forward) f.direction = D::few_filters;
+  const bool filters = f.direction == D::few_filters,
+             of_results = filters || f.direction == D::data_gradient;
+  if (of_results) {
     if (c->n != 1) return {};
     f.channel = c->first_n();
   }
   std::sort(f.dims.begin(), f.dims.end(),
             [](const SpatialDim& x, const SpatialDim& y) { return x.pixel < y.pixel; });
-  if (f.channel < 0 || spec.extent[f.channel] > kMostSpaceToDepthChannels || f.dims.size() > 3)
-    return {};
+  if (f.channel < 0 || f.dims.size() > 3) return {};
+  const std::int64_t few = spec.extent[f.channel];
+  if (few > (blocks.of == Of::more ? kMostBlockFilters : kMostSpaceToDepthChannels)) return {};
+  if (blocks.of == Of::more && (!of_results || few <= kMostSpaceToDepthChannels)) return {};
+  if (blocks.of == Of::few_filters && !filters) return {};
+  if (blocks.of != Of::few_channels && reads_results_beside(spec)) return {};
   for (SpatialDim& d : f.dims) {
-    const std::int64_t u = d.stride;
+    const bool along = !blocks.innermost_alone || &d == &f.dims.back();
+    const std::int64_t u = d.stride, strides = along ? blocks.strides : 1;
+    if (filters) {
+      while (d.taps > 1 && d.block < strides && 2 * d.block * u <= tma::kMostPixelStep &&
+             d.block < spec.extent[d.pixel])
+        d.block *= 2;
+      d.cut_taps = u * (d.block - 1) + d.taps;
+      continue;
+    }
     d.block = u;
     if (f.direction == D::data_gradient) {
-      d.block *= blocks;
+      d.block *= strides;
       d.first = (d.block - 1 + d.pre) / u;
       d.shift = u * d.first - d.pre;
     } else {
@@ -179,22 +216,27 @@ std::optional<FewChannels> few_channels(const KernelSpec& spec, std::int64_t blo
   return f;
 }
 
-// The kernels with blocks of so many strides; see few_channels.
-std::vector<KernelSpec> with_blocks(const KernelSpec& contraction, std::int64_t blocks,
+std::vector<KernelSpec> with_blocks(const KernelSpec& contraction, const ResultBlocks& blocks,
                                     Temporaries& temporaries) {
   const KernelSpec given = with_channel_index(with_windows(contraction));
   using D = FewChannels::Direction;
   const auto found = few_channels(given, blocks);
-  if (!found || (blocks > 1 && found->direction != D::data_gradient)) return {};
+  if (!found) return {};
   const FewChannels& f = *found;
   const ContractionSpec& old = given.contraction();
-  const bool data_gradient = f.direction == D::data_gradient;
+  const bool filters = f.direction == D::few_filters,
+             of_results = filters || f.direction == D::data_gradient;
+  if (!of_results && blocks.strides > 1) return {};
+  if (blocks.innermost_alone && f.dims.size() == 1) return {};  // as of all
   const std::int64_t bytes = info(f.image->type).bytes;
   std::int64_t joined = 1;
   for (const SpatialDim& d : f.dims) joined *= d.block;
   std::int64_t channels = given.extent[f.channel];
-  if (data_gradient) {
-    if (joined == 1 || (blocks > 1 && joined * channels > kMostColumns)) return {};
+  if (of_results) {
+    const bool few = blocks.of == ResultBlocks::Of::few_channels;
+    if (joined == 1 || (!(few && blocks.strides == 1) &&
+                        joined * channels > (few ? kMostColumns : kMostBlockColumns)))
+      return {};
   } else {
     while (joined * channels * bytes % tma::kUnit != 0) ++channels;
   }
@@ -229,8 +271,8 @@ std::vector<KernelSpec> with_blocks(const KernelSpec& contraction, std::int64_t 
       } else {
         const std::int64_t u = f.dims[static_cast<std::size_t>(d)].block;
         position.push_back(
-            domain.add(data_gradient ? (given.extent[i] + u - 1) / u : given.extent[i]));
-        if (!data_gradient) of[static_cast<std::size_t>(i)] = affine({{position.back(), 1}});
+            domain.add(of_results ? (given.extent[i] + u - 1) / u : given.extent[i]));
+        if (!of_results) of[static_cast<std::size_t>(i)] = affine({{position.back(), 1}});
       }
     }
   };
@@ -249,6 +291,7 @@ std::vector<KernelSpec> with_blocks(const KernelSpec& contraction, std::int64_t 
       add_rests();
       k_indices.insert(k_indices.end(), f.dims.size() + 1, KIndex::channels);
       break;
+    case D::few_filters:
     case D::data_gradient:
       add_pixels(first_m, first_n);
       m = domain.extent.size();
@@ -277,8 +320,10 @@ std::vector<KernelSpec> with_blocks(const KernelSpec& contraction, std::int64_t 
     const SpatialDim& dim = f.dims[d];
     const std::int64_t last = dim.stride * (dim.cut_taps - 1) + dim.block - 1 - dim.shift;
     of[static_cast<std::size_t>(dim.tap)] =
-        affine({{tap[d], dim.stride}, {rest[d], 1}}, -dim.shift, dim.shift > 0 || last >= dim.taps);
-    if (data_gradient) {
+        filters ? affine({{tap[d], 1}, {rest[d], -dim.stride}}, 0, dim.block > 1)
+                : affine({{tap[d], dim.stride}, {rest[d], 1}}, -dim.shift,
+                         dim.shift > 0 || last >= dim.taps);
+    if (of_results) {
       const bool over = given.extent[dim.pixel] % dim.block != 0;
       of[static_cast<std::size_t>(dim.pixel)] =
           affine({{position[d], dim.block}, {rest[d], 1}}, 0, over);
@@ -297,7 +342,7 @@ std::vector<KernelSpec> with_blocks(const KernelSpec& contraction, std::int64_t 
   const bool image_is_a = f.direction != D::filter_gradient;
   ProductOperand &image = image_is_a ? c.a() : c.b(), &other = image_is_a ? c.b() : c.a();
   std::vector<KernelSpec> kernels;
-  if (!data_gradient) {
+  if (!of_results) {
     // Z: what the pixels' other indices tell apart, positions with the padding, (a, c).
     Dims extent;
     std::vector<Affine> on(static_cast<std::size_t>(given.extent.size()));
@@ -342,14 +387,14 @@ std::vector<KernelSpec> with_blocks(const KernelSpec& contraction, std::int64_t 
     read_instead(spec, image, written, std::move(read));
   }
   if (f.direction != D::filter_gradient) {
-    // W': its other indices, taps, (a, c); of a data gradient (a, c), taps, the other ones.
+    // W': its other indices, taps, (a, c); of blocks of results (a, c), taps, the other ones.
     Dims extent;
     std::vector<int> order;
     const auto add = [&](int i) {
       order.push_back(i);
       extent.push_back(domain.extent[i]);
     };
-    if (data_gradient) {
+    if (of_results) {
       for (int i = m; i < m + n; ++i) add(i);
       for (int i = m + n; i < rank; ++i) add(i);
     } else {
@@ -382,7 +427,29 @@ std::vector<KernelSpec> with_blocks(const KernelSpec& contraction, std::int64_t 
 
 std::vector<KernelSpec> space_to_depth(const KernelSpec& contraction, int way,
                                        Temporaries& temporaries) {
-  return with_blocks(contraction, std::int64_t{1} << way, temporaries);
+  return with_blocks(contraction, {std::int64_t{1} << way}, temporaries);
+}
+
+namespace {
+
+std::vector<KernelSpec> with_blocks_of(ResultBlocks::Of of, const KernelSpec& contraction, int way,
+                                       Temporaries& temporaries) {
+  constexpr ResultBlocks kWays[kBlocksOfResultsWays] = {{1}, {2, true}, {4, true}, {2}, {4}, {8}};
+  ResultBlocks blocks = kWays[way];
+  blocks.of = of;
+  return with_blocks(contraction, blocks, temporaries);
+}
+
+}  // namespace
+
+std::vector<KernelSpec> blocks_of_results(const KernelSpec& contraction, int way,
+                                          Temporaries& temporaries) {
+  return with_blocks_of(ResultBlocks::Of::more, contraction, way, temporaries);
+}
+
+std::vector<KernelSpec> blocks_of_few_results(const KernelSpec& contraction, int way,
+                                              Temporaries& temporaries) {
+  return with_blocks_of(ResultBlocks::Of::few_filters, contraction, way, temporaries);
 }
 
 }  // namespace sinter

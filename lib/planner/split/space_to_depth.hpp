@@ -30,4 +30,13 @@ inline constexpr std::int64_t kMostSpaceToDepthChannels = 16;
 std::vector<KernelSpec> space_to_depth(const KernelSpec& contraction, int way,
                                        Temporaries& temporaries);
 
+// The same of forward convolutions whose filters, and of data gradients whose channels, are more
+// than those above but fill no multiplication: blocks of results are columns, along all dims or
+// along the innermost alone. And of forward convolutions of as few filters.
+inline constexpr int kBlocksOfResultsWays = 6;
+std::vector<KernelSpec> blocks_of_results(const KernelSpec& contraction, int way,
+                                          Temporaries& temporaries);
+std::vector<KernelSpec> blocks_of_few_results(const KernelSpec& contraction, int way,
+                                              Temporaries& temporaries);
+
 }  // namespace sinter

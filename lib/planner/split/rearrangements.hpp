@@ -1,0 +1,29 @@
+// The ways in which a convolution becomes several kernels, of which one multiplies operands that
+// others have written as its engine wants them.
+#pragma once
+#include <span>
+#include <string_view>
+
+#include "planner/split/split.hpp"
+
+namespace sinter {
+
+// A way in which a convolution, or a matmul, becomes several kernels, one of which multiplies;
+// `why`: what the others are there for.
+struct Rearrangement {
+  std::vector<KernelSpec> (*make)(const KernelSpec& spec, int way, Temporaries& temporaries);
+  std::string_view why;
+  bool always = true;  // else only of those that the engine of warpgroups does not run as they are
+  int ways = 1;        // of which the fastest counts
+  bool matmuls = false;
+  double of_mma = 1;    // what the mma engine takes of its estimate, as measured for these
+  bool narrow = false;  // the engines of narrow groups will do, too
+  int first = 0;        // the last so many ways store results channels first
+  double takes = 1;     // of the estimate, as measured
+};
+std::span<const Rearrangement> rearrangements();
+
+// The kernel that multiplies.
+const KernelSpec& product_of(const std::vector<KernelSpec>& kernels);
+
+}  // namespace sinter

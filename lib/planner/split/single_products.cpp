@@ -1,0 +1,47 @@
+#include "planner/split/single_products.hpp"
+
+#include <algorithm>
+
+#include "plan/access.hpp"
+#include "planner/spec/body_copy.hpp"
+#include "planner/spec/domain.hpp"
+#include "schedule/contraction/convolution_dims.hpp"
+#include "schedule/contraction/index_order.hpp"
+
+namespace sinter {
+
+std::optional<KernelSpec> as_single_products(const KernelSpec& spec) {
+  const ContractionSpec* const c = spec.as_contraction();
+  if (!c || !is_plain_product(*c) || c->chained() || c->has_scale_blocks() ||
+      !spec.columns.empty() || !spec.gathers.empty() || reads_joined_indices(spec))
+    return {};
+  const int results = c->first_k();
+  const KernelPort *const a = plainly_loaded(spec, c->a().body), *const b = plainly_loaded(
+                                                                     spec, c->b().body);
+  if (!a || !b || count(spec.extent, results, spec.extent.size()) != 1) return {};
+
+  KernelSpec r = spec;
+  r.family = PointwiseSpec{};
+  r.extent = part_of(spec.extent, 0, results);
+  r.ports.clear();
+  r.body.statements.clear();
+  BodyCopy body(spec, r, results);
+  const Statement& sum = spec.body.statements.front();
+  Statement product = statement(StatementKind::pointwise, c->accumulate, sum.label);
+  product.mode = PointwiseMode::mul;
+  for (const KernelPort* factor : {a, b}) {
+    KernelPort port = *factor;
+    port.access.stride = part_of(port.access.stride, 0, results);
+    Statement load = statement(StatementKind::load, c->accumulate, port.name);
+    load.port = body.add_port(std::move(port));
+    product.args.push_back(body.add(std::move(load)));
+  }
+  body.set(0, body.add(std::move(product)));
+  for (int i = 0; i < static_cast<int>(spec.body.statements.size()); ++i)
+    if (is_store(spec.body.statements[static_cast<std::size_t>(i)])) body.copy(i);
+  drop_unused(r);
+  simplify_domain(r);
+  return r;
+}
+
+}  // namespace sinter
