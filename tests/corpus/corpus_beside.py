@@ -50,3 +50,40 @@ def groups_before_convolution():
 
 
 groups_before_convolution()
+
+
+def products_of_tiny_matrices():
+    """So many that each is a sum for every element; columns in packs, or one by one."""
+    for name, io, m, n, k, turned in [("f32", "f32", 4, 4, 4, False), ("bf16", "bf16", 3, 8, 5, True)]:
+        g = Graph(f"products_of_tiny_matrices_{name}", io)
+        b = 1030
+        g.tensor("x", [b, m, k])
+        g.tensor("w", [b, k, n], **({"stride": [k * n, 1, k]} if turned else {}))
+        g.tensor("bias", [1, 1, n])
+        g.pointwise("relu_fwd", "y", g.linear("x", "w", "bias", "sum"))
+        g.output("y")
+
+
+products_of_tiny_matrices()
+
+
+def gradients_behind_an_activation():
+    """Its gradient, in f32, is needed by the sums of a groupnorm's gradients and by what follows
+    them: each kernel computes it for itself."""
+    n, c, h = 2, 40, 9
+    last = {"stride": [h * h * c, 1, h * c, c]}
+    g = Graph("groupnorm_gradients_behind_swish", "bf16")
+    for t in ("x", "dy"):
+        g.tensor(t, [n, c, h, h], **last)
+    g.tensor("scale", [1, c, 1, 1])
+    for t in ("mean", "inv_variance"):
+        g.tensor(t, [n, 4, 1, 1], data_type="f32")
+    g.pointwise("swish_bwd", "active", "dy", "x")
+    g.node("groupnorm_backward", {"DY": "active", "X": "x", "SCALE": "scale", "MEAN": "mean",
+                                  "INV_VARIANCE": "inv_variance"},
+           {"DX": "dx", "DSCALE": "dscale", "DBIAS": "dbias"}, groups=4)
+    g.output("dx", **last)
+    g.output("dscale", "dbias", data_type="f32")
+
+
+gradients_behind_an_activation()

@@ -113,3 +113,20 @@ TEST_CASE("indices that are values keep batches apart from rows") {
     check_values(*g);
   }
 }
+
+TEST_CASE("many products of tiny matrices are sums for each element") {
+  const auto family = [](std::int64_t batches, std::int64_t n, std::int64_t k) {
+    const auto g = Shared<Graph>::make(GraphOptions{.io = f32});
+    const auto a = g->tensor({.name = "a", .dim = {batches, 4, k}}),
+               b = g->tensor({.name = "b", .dim = {batches, k, n}});
+    g->output(relu(matmul(a, b) + 1.0), "y");
+    if (batches < 2000) check_values(*g);
+    const auto of = families(for_sm_90a(*g));
+    return of.size() == 1 ? of[0] : Family::pointwise;
+  };
+  CHECK(family(1030, 4, 4) == Family::rowwise);
+  CHECK(family(1025, 16, 32) == Family::rowwise);
+  CHECK(family(100000, 4, 40) == Family::contraction);
+  CHECK(family(100000, 20, 4) == Family::contraction);
+  CHECK(family(1000, 4, 4) == Family::contraction);
+}

@@ -7,9 +7,19 @@
 namespace sinter {
 namespace {
 
+// Many products of matrices that fill no tile. (100,000 of 4 x 4 x 4 of f32 on an H200: 216 us in
+// tiles of ordinary cores.)
+bool is_tiny(const KernelSpec& c, const ContractionSpec& space) {
+  constexpr std::int64_t kMany = 1024, kResults = 64, kDepth = 32;
+  const int m = space.first_m(), k = space.first_k();
+  return count(c.extent, 0, m) >= kMany && count(c.extent, m, k) <= kResults &&
+         count(c.extent, k, c.extent.size()) <= kDepth;
+}
+
 bool applies(const KernelSpec& c) {
   const ContractionSpec* const space = c.as_contraction();
-  if (!space || (space->m > 0 && space->n > 0) || space->k() == 0) return false;
+  if (!space || space->k() == 0 || (space->m > 0 && space->n > 0 && !is_tiny(c, *space)))
+    return false;
   if (space->zero_dominates != ZeroOf::neither || space->rows.on || !c.gathers.empty() ||
       space->products.size() > 1 || !c.columns.empty())
     return false;
