@@ -280,11 +280,15 @@ bool nothing_to_do(const KernelSpec& spec) {
 Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
                     std::span<const Region> regions, std::span<const Alias> aliases) {
   const Storage storage(lowered);
-  std::optional<FusionState> first(std::in_place, lowered, storage, fuse, context, regions), second;
+  std::vector<TensorId> overwritten;
+  for (const Alias& alias : aliases) overwritten.push_back(alias.input);
+  std::optional<FusionState> first(std::in_place, lowered, storage, fuse, context, regions,
+                                   overwritten),
+      second;
   std::vector<Candidate> chosen = fuse ? choose(*first, aliases) : choose_alone(*first);
   constexpr std::size_t kMostCompared = 4096;  // nodes: those of larger graphs are chosen once
   if (first->tail_found() && lowered.nodes().size() <= kMostCompared) {
-    second.emplace(lowered, storage, fuse, context, regions);
+    second.emplace(lowered, storage, fuse, context, regions, overwritten);
     second->leave_tails();
     std::vector<Candidate> other = choose(*second, aliases);
     // Not by an estimate, which is not the same for all extents of a class.

@@ -188,6 +188,26 @@ TEST_CASE("kernels that would wait for each other are found, whatever the number
   CHECK_FALSE(state.makes_cycle({3}, 4));
 }
 
+// But not of an input whose memory an output takes: that is read no later than it must be.
+TEST_CASE("what takes no longer to read anew than it would as stored belongs to no kernel") {
+  Graph g{{.io = bf16}};
+  const auto x = g.tensor({.name = "x", .dim = {64, 32}}),
+             wide = g.tensor({.name = "wide", .dim = {64, 32}, .data_type = f32});
+  const Tensor narrow = x * swish(1.0 * x);            // nodes 0, 1, 2
+  for (const Tensor& t : {x + x, x + wide, narrow}) {  // 3 and 4
+    g.output(reduction(t, ReductionMode::add, {64, 1}), "");
+    g.output(sqrt(t), "");
+  }
+  const Storage storage(g);
+  const PlanContext context{device_model(), {}};
+  const FusionState state(g, storage, true, context);
+  CHECK(state.recomputed(3));        // of bf16, in f32
+  CHECK_FALSE(state.recomputed(4));  // more is read than it holds
+  CHECK_FALSE(state.recomputed(2));  // of what is computed itself
+  const FusionState overwritten(g, storage, true, context, {}, {0});
+  CHECK_FALSE(overwritten.recomputed(3));
+}
+
 TEST_CASE("results without elements need no kernel, sums over nothing do") {
   Graph g;
   auto x = g.tensor({.name = "x", .dim = {0, 8}});

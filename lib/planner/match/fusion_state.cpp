@@ -17,11 +17,13 @@ constexpr int kMostRefusals = 256;
 }  // namespace
 
 FusionState::FusionState(const Graph& graph, const Storage& storage, bool recompute,
-                         const PlanContext& context, std::span<const Region> regions)
+                         const PlanContext& context, std::span<const Region> regions,
+                         std::vector<TensorId> overwritten)
     : graph_(graph),
       storage_(storage),
       context_(context),
       regions_(regions),
+      overwritten_(std::move(overwritten)),
       region_(graph.nodes().size(), -1),
       pool_(graph.nodes().size()),
       seen_(graph.nodes().size()) {
@@ -107,6 +109,29 @@ bool FusionState::given(TensorId t) const {
   return graph_[t].has_value || producer(storage_[t].root) < 0;
 }
 
+// Whether reading a node's operands, which are given, again takes no longer than reading its result
+// would: then no kernel stores that for others. (What an activation's gradient is to the two sums
+// of a groupnorm's and to the gradient behind these: in f32 as much as both of its operands.)
+bool FusionState::read_anew(NodeId n) const {
+  const TensorId t = node(n).outputs[0];
+  if (node(n).op != OpKind::pointwise || !graph_.is_virtual(t) || storage_[t].root != t ||
+      consumers(t).size() < 2)
+    return false;
+  std::int64_t read = 0;
+  for (TensorId x : operands(n)) {
+    if (x < 0 || graph_[x].has_value) continue;
+    if (!given(x) || std::ranges::find(overwritten_, storage_[x].root) != overwritten_.end())
+      return false;
+    read += bytes(x);
+  }
+  return read > 0 && read <= bytes(t) && std::ranges::all_of(consumers(t), [&](NodeId c) {
+           const OpKind op = node(c).op;
+           return op == OpKind::reduction ||
+                  (op == OpKind::pointwise &&
+                   count(graph_[node(c).outputs[0]].dim) == count(graph_[t].dim));
+         });
+}
+
 void FusionState::find_recomputed() {
   const auto recomputed_operand = [&](TensorId t) {
     return producer(t) >= 0 && recomputed(producer(t));
@@ -147,6 +172,8 @@ void FusionState::find_recomputed() {
     }
     if (!in_bodies) recompute_[static_cast<std::size_t>(i)] = false;
   }
+  for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i)
+    if (!recomputed(i) && read_anew(i)) recompute_[static_cast<std::size_t>(i)] = true;
   // An operand that lost the property takes it from its readers.
   for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i) {
     if (!recomputed(i)) continue;

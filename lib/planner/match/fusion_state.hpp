@@ -36,8 +36,10 @@ class FusionState {
   // they are read, and have no kernel and no memory.
   // `context`: the device whose engines may be used, and what was measured on it.
   // `regions`: attention that a pattern may take as a whole.
+  // `overwritten`: inputs whose memory takes an output, which are read no longer than they must be.
   FusionState(const Graph& graph, const Storage& storage, bool recompute,
-              const PlanContext& context, std::span<const Region> regions = {});
+              const PlanContext& context, std::span<const Region> regions = {},
+              std::vector<TensorId> overwritten = {});
 
   const Graph& graph() const { return graph_; }
   const Storage& storage() const { return storage_; }
@@ -138,6 +140,7 @@ class FusionState {
   const Storage& storage_;
   const PlanContext& context_;
   std::span<const Region> regions_;
+  std::vector<TensorId> overwritten_;
   std::vector<int> region_;  // by node; -1: none
   std::vector<std::vector<NodeId>> consumers_;
   std::vector<int> group_;
@@ -156,6 +159,7 @@ class FusionState {
   }
   void find_consumers();
   void find_recomputed();
+  bool read_anew(NodeId n) const;
   bool given(TensorId t) const;           // a value, or in memory before the graph is run
   std::vector<bool> unread_, recompute_;  // unread: nobody needs what the node makes
   std::vector<Cut> cuts_;
