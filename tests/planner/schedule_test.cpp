@@ -157,7 +157,7 @@ TEST_CASE("short rows that lie together have few threads along them") {
     CAPTURE(block);
     CHECK(along(g) == threads);
   }
-  for (const auto& [columns, threads] : {std::pair{8, 2}, {12, 4}, {64, 16}}) {
+  for (const auto& [columns, threads] : {std::pair{8, 2}, {12, 4}, {64, 8}}) {
     Graph g{{.io = bf16, .intermediate = f32}};
     g.output(softmax(g.tensor({.name = "x", .dim = {1000, columns, 8192}}), {.axis = 1}).y, "y");
     CAPTURE(columns);
@@ -270,4 +270,39 @@ TEST_CASE("small reductions of the same domain are one kernel") {
   };
   CHECK(count_of_kernels(256) == 1);
   CHECK(count_of_kernels(1 << 15) > 1);  // memory takes longer than a launch
+}
+
+TEST_CASE("rows that lie together keep costly values in as few threads as hold them") {
+  for (const auto& [images, columns, along] :
+       {std::tuple{16, 33, 4}, {16, 64, 8}, {16, 100, 16}, {16, 150, 16}, {1, 150, 0}}) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    const auto x = g.tensor({.name = "x", .dim = {images, columns, 4096}});
+    g.output(softmax(x, {.axis = 1}), "y");
+    const auto found = kernels(g);
+    REQUIRE(found.size() == 1);
+    const ScheduledKernel k = scheduled(found[0], "sm_90a");
+    const RowwiseConfig& s = *k.rowwise();
+    CAPTURE(columns);
+    CHECK((along > 0) == (s.packing.width == 4));
+    if (along == 0) continue;  // rows enough for every SM have packs of four
+    CHECK(s.threads_per_row == along);
+    CHECK(s.rows_per_block >= 32);
+    CHECK_FALSE(s.kept.empty());
+  }
+}
+
+// Each store of wider packs would reach all lines that the threads of a warp write.
+TEST_CASE("short results that begin anywhere are written as they are aligned") {
+  Graph g{{.io = bf16, .intermediate = f32}};
+  const auto a = g.tensor({.name = "a", .dim = {4096, 96}}),
+             b = g.tensor({.name = "b", .dim = {4096, 32}}),
+             c = g.tensor({.name = "c", .dim = {4096, 5}});
+  const auto width = [](const KernelSpec& k) { return scheduled(k, "sm_90a").packing()->width; };
+  g.output(concatenate({relu(a), relu(b), relu(c)}, 1), "y");
+  for (const KernelSpec& k : kernels(g)) CHECK(width(k) == 1);
+  Graph even{{.io = bf16, .intermediate = f32}};
+  const auto d = even.tensor({.name = "d", .dim = {4096, 96}}),
+             e = even.tensor({.name = "e", .dim = {4096, 32}});
+  even.output(concatenate({relu(d), relu(e)}, 1), "y");
+  for (const KernelSpec& k : kernels(even)) CHECK(width(k) == 8);
 }

@@ -91,7 +91,8 @@ std::vector<int> kept_values(const KernelSpec& spec, const RowwiseConfig& s) {
       s.held_places > 0 ? s.held_places
                         : std::ceil(columns / (s.rows_fastest ? 1 : s.packing.width) /
                                     (static_cast<double>(s.threads_per_row) * s.blocks_per_row));
-  if (places * numbers > kKeptValues) return {};
+  const int most = s.rows_fastest && s.packing.width == 4 ? kKeptAcross : kKeptValues;
+  if (places * numbers > most) return {};
   return {kept.begin(), kept.end()};
 }
 

@@ -20,6 +20,7 @@ bool computes_costly(const KernelSpec& spec);
 int bytes_ahead(const KernelSpec& spec, const Packing& packing);
 
 inline constexpr int kKeptValues = 32;  // that a thread has computed and keeps from phase to phase
+inline constexpr int kKeptAcross = 40;  // of rows that lie together, in packs of four
 inline constexpr int kUsualPlaces = 4;  // of a long row, that a thread holds
 // Columns of rows that are walked over, up to which instructions bound them rather than memory.
 inline constexpr int kShortWalk = 2304;
