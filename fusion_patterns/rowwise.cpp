@@ -10,6 +10,11 @@
 // reduced down the columns, over the axes that R keeps (the gradients of a norm's scale and bias)
 // or some of them (one scale and bias for every image); such a result is complete only when the
 // kernel has ended.
+//
+// Last may come reductions of each segment of a row, the last axis alone of several that the rows
+// reduce, and what needs these (a norm whose result is quantised in blocks, a scale for each).
+#include "schedule/rowwise/rowwise.hpp"
+
 #include <algorithm>
 
 #include "fusion_patterns/pattern.hpp"
@@ -20,6 +25,7 @@ namespace sinter {
 namespace {
 
 // Rows that a column of its own reduces: fewer are not worth a walk, nor are odd rows.
+constexpr std::string_view kRowwise = "rowwise";
 constexpr std::int64_t kLeastRows = 16, kMaxKinds = 4096, kWholePacks = 8;
 
 // Whether neighbours in a row are neighbours in memory.
@@ -43,6 +49,33 @@ bool reduces_columns(const Graph& g, const Node& n, const Dims& full, const Dims
   }
   return kinds == 1 || (kinds <= kMaxKinds && count(kept) >= kLeastRows * kinds &&
                         count(full) / count(kept) % kWholePacks == 0);
+}
+
+// The node reduces the last of the axes that the rows reduce, each of its segments for itself.
+bool reduces_segments(const Graph& g, const Node& n, const Dims& full, const Dims& kept) {
+  const Dims segments = dims_of_segments(full);
+  return n.op == OpKind::reduction && g[n.inputs[0]].dim == full &&
+         g[n.outputs[0]].dim == segments && count(full) > count(segments) &&
+         count(segments) > count(kept) && kept.back() == 1;
+}
+
+// Whether a kernel's reductions over whole rows and segments follow each other as it runs them, in
+// a schedule that has a segment in one warp.
+bool segments_fit(const FusionState& state, const std::vector<NodeId>& nodes, NodeId anchor,
+                  const Dims& full, const Dims& kept) {
+  const Graph& g = state.graph();
+  // Values behind a segment's, of a kernel's nodes in the order in which they run.
+  std::vector<NodeId> sorted = nodes, behind;
+  std::ranges::sort(sorted);
+  for (NodeId n : sorted) {
+    const Node& node = state.node(n);
+    const bool after = std::ranges::any_of(
+        node.inputs, [&](TensorId t) { return t >= 0 && contains(behind, state.producer(t)); });
+    if (after && node.op == OpKind::reduction) return false;
+    if (after || reduces_segments(g, node, full, kept)) behind.push_back(n);
+  }
+  const KernelSpec spec = rowwise_spec(state, nodes, anchor);
+  return spec.rowwise().segment > 0 && holds_segments(schedule_rowwise(spec, state.device()), spec);
 }
 
 // The nodes without those behind the reductions that no result of the kernel needs and that other
@@ -79,7 +112,7 @@ std::vector<NodeId> without_tail(const FusionState& state, const std::vector<Nod
 
 class RowwisePattern final : public Pattern {
  public:
-  std::string_view name() const override { return "rowwise"; }
+  std::string_view name() const override { return kRowwise; }
 
   bool anchors(const FusionState& state, NodeId n) const override {
     return state.node(n).op == OpKind::reduction;
@@ -94,6 +127,24 @@ class RowwisePattern final : public Pattern {
   }
 
   std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const override {
+    const Graph& g = state.graph();
+    const Node& reduction = state.node(anchor);
+    const Dims full = g[reduction.inputs[0]].dim, kept = g[reduction.outputs[0]].dim;
+    Match m = grown(state, anchor, explain, true);
+    const bool segmented = std::ranges::any_of(
+        m.nodes, [&](NodeId n) { return reduces_segments(g, state.node(n), full, kept); });
+    if (segmented && !segments_fit(state, m.nodes, anchor, full, kept))
+      m = grown(state, anchor, explain, false);
+    return m;
+  }
+
+  std::vector<KernelSpec> lower(const FusionState& state, const Match& m) const override {
+    return {rowwise_spec(state, m.nodes, m.anchor)};
+  }
+
+ private:
+  // The largest set around an anchor, with reductions of segments or without.
+  static Match grown(FusionState& state, NodeId anchor, bool explain, bool segments) {
     const Node& reduction = state.node(anchor);
     const Graph& g = state.graph();
     const Dims full = g[reduction.inputs[0]].dim, kept = g[reduction.outputs[0]].dim;
@@ -107,7 +158,12 @@ class RowwisePattern final : public Pattern {
       return contiguous && state.node(n).op == OpKind::reduction &&
              reduces_columns(g, state.node(n), full, kept);
     };
-    m.full = grow(state, m.nodes, {name(), count(full), explain}, [&](NodeId n) -> Refusal {
+    const auto is_segment = [&](NodeId n) {
+      return segments && contiguous && reduces_segments(g, state.node(n), full, kept);
+    };
+    const Dims segment_domain = without_leading_ones(dims_of_segments(full));
+    const auto any = [&](const auto& is) { return std::ranges::any_of(m.nodes, is); };
+    m.full = grow(state, m.nodes, {kRowwise, count(full), explain}, [&](NodeId n) -> Refusal {
       const Node& other = state.node(n);
       for (TensorId t : other.inputs) {
         const NodeId p = t >= 0 ? state.producer(t) : -1;
@@ -116,7 +172,12 @@ class RowwisePattern final : public Pattern {
       }
       if (other.op == OpKind::reduction) {
         if (g[other.inputs[0]].dim == full && g[other.outputs[0]].dim == kept) return {};
+        if (is_segment(n)) {
+          if (any(is_column)) return "the kernel's columns are reduced over all rows";
+          return {};
+        }
         if (is_column(n)) {
+          if (any(is_segment)) return "the kernel reduces segments of its rows";
           for (NodeId c : m.nodes)
             if (is_column(c) && g[state.node(c).outputs[0]].dim != g[other.outputs[0]].dim)
               return {"the kernel's columns are reduced over other rows",
@@ -135,8 +196,9 @@ class RowwisePattern final : public Pattern {
       }
       if (reads_from_memory(other.op)) return refuse_product(state, m.nodes, n);
       if (Refusal r = left_to_product(state, n); !r.why.empty()) return r;
-      return runs_over(state, n, full_domain) ? Refusal()
-                                              : refuse_other_domain(state, n, row_domain);
+      if (runs_over(state, n, full_domain)) return {};
+      if (any(is_segment) && runs_over(state, n, segment_domain)) return {};
+      return refuse_other_domain(state, n, row_domain);
     });
     // What a full kernel has no room for says nothing of who goes on with its results.
     if (!m.full)
@@ -145,10 +207,6 @@ class RowwisePattern final : public Pattern {
         m.nodes = std::move(kept);
     m.saved_bytes = saved_bytes(state, m.nodes);
     return m;
-  }
-
-  std::vector<KernelSpec> lower(const FusionState& state, const Match& m) const override {
-    return {rowwise_spec(state, m.nodes, m.anchor)};
   }
 };
 

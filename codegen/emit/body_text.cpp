@@ -29,6 +29,27 @@ std::string distribution(const RngAttributes& rng) {
 
 }  // namespace
 
+namespace {
+
+std::vector<bool> values_of_segments(const KernelSpec& spec, const Body& body) {
+  std::vector<bool> found(body.statements.size());
+  if (!spec.as_rowwise() || spec.rowwise().segment == 0) return found;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const Statement& s = body.statements[i];
+    if (s.per_row) continue;
+    const auto of = [&](int a) { return found[static_cast<std::size_t>(a)]; };
+    const auto same = [&](int a) {
+      return of(a) || body.statements[static_cast<std::size_t>(a)].per_row;
+    };
+    found[i] = s.kind == StatementKind::reduced ||
+               ((s.kind == StatementKind::pointwise || s.kind == StatementKind::convert) &&
+                std::ranges::any_of(s.args, of) && std::ranges::all_of(s.args, same));
+  }
+  return found;
+}
+
+}  // namespace
+
 // Both steps are exact: multiplying by a power of two, and subtracting 0.5 from what is not smaller
 // and below 2^32. What is smaller gives 0 however it is rounded.
 std::uint64_t bernoulli_limit(double probability) {
@@ -46,7 +67,12 @@ std::string inside_access_name(const std::string& reduction_name) {
 
 BodyText::BodyText(const KernelSpec& spec, const KernelNames& names, const Body& body,
                    const Packing* packing, std::vector<bool> prepared)
-    : spec_(spec), kernel_(names), body_(body), packing_(packing), prepared_(std::move(prepared)) {
+    : spec_(spec),
+      kernel_(names),
+      body_(body),
+      packing_(packing),
+      prepared_(std::move(prepared)),
+      of_segment_(values_of_segments(spec, body)) {
   Identifiers identifiers;
   for (const auto& s : body.statements) {
     std::string label = s.label;
@@ -70,8 +96,14 @@ int BodyText::divisor(int i) const {
     return is_prepared(s.args[1]) && !is_prepared(i) && by.arithmetic == DataType::f32 ? s.args[1]
                                                                                        : -1;
   }
-  if (!spec_.as_rowwise() || s.per_row) return -1;
-  return by.per_row && by.arithmetic == DataType::f32 ? s.args[1] : -1;
+  if (!spec_.as_rowwise() || s.per_row || of_segment(i)) return -1;
+  return (by.per_row || of_segment(s.args[1])) && by.arithmetic == DataType::f32 ? s.args[1] : -1;
+}
+
+std::string_view BodyText::divisor_type(int i) const {
+  const Statement& s = statement(i);
+  const bool power = s.kind == StatementKind::convert && s.type == DataType::f8e8m0;
+  return power ? "sinter::math::PowerOfTwo" : "sinter::math::Divisor";
 }
 
 bool BodyText::of_row(int i) const {
@@ -172,6 +204,9 @@ void BodyText::print(TextWriter& out, int i) const {
   else if (s.kind == StatementKind::store && packed(i))
     out.line("sinter::put(fragment.{}, {}, {});", at(kernel_.port, s.port), element(s),
              name(s.args[0]));
+  else if (s.kind == StatementKind::store && one_of_segment(s))
+    out.line("sinter::store_first<Config::{}>({}, c, {}{});", at(kernel_.access, s.port),
+             pointer(s), of_segment(s.args[0]) ? "" : "e, ", name(s.args[0]));
   else if (s.kind == StatementKind::store)
     out.line("sinter::store<Config::{}>({}, c, {});", at(kernel_.access, s.port), pointer(s),
              name(s.args[0]));
@@ -179,6 +214,13 @@ void BodyText::print(TextWriter& out, int i) const {
     out.line("{};", accumulation(s));
   else
     out.line("const {} {} = {};", value_type(s.arithmetic), name(i), expression(i));
+}
+
+// A result of a segment, whose elements all have it.
+bool BodyText::one_of_segment(const Statement& s) const {
+  return spec_.as_rowwise() && spec_.rowwise().segment > 0 && !s.per_row &&
+         !moves_along(spec_.ports[static_cast<std::size_t>(s.port)].access,
+                      spec_.extent.size() - 1);
 }
 
 std::string BodyText::kept(int i) const { return fmt::format("fragment.kept.{}[e]", name(i)); }

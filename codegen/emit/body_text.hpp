@@ -31,6 +31,10 @@ class BodyText {
 
   // True for a load or a store that goes through the thread's packs.
   bool packed(int i) const;
+  // The struct of math.cuh that divides by it.
+  std::string_view divisor_type(int i) const;
+  // True for a value that is the same for a segment of a row, made of reductions over it.
+  bool of_segment(int i) const { return of_segment_[static_cast<std::size_t>(i)]; }
   // True for a load of the row that is fetched with its places.
   bool of_row(int i) const;
   // True for one of these whose packs pass through a tile in shared memory.
@@ -68,6 +72,7 @@ class BodyText {
   void print_assignment(TextWriter& out, int i) const;
 
  private:
+  bool one_of_segment(const Statement& s) const;
   std::string condition(const Statement& s) const;
   std::string accumulation(const Statement& s) const;
   std::string expression(int i) const;
@@ -93,6 +98,7 @@ class BodyText {
   int taken_ = -1;
   std::vector<int> beside_;
   std::vector<std::string> names_, divisor_names_;
+  std::vector<bool> of_segment_;
 };
 
 // The least x for which (x + 0.5) 2^-32 < probability does not hold, up to 2^32.

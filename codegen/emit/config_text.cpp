@@ -134,6 +134,7 @@ void add_constants(const KernelSpec& spec, const RowwiseConfig& s, std::vector<C
                      {"num_partials", rows.num_partials}});
   if (s.held_places > 0) c.push_back({"held_places", s.held_places});
   if (rows.group > 1) c.push_back({"group", rows.group});
+  if (rows.segment > 0) c.push_back({"segment", rows.segment});
   if (rows.num_partials == 0 && s.pipeline_stages > 0)
     c.insert(c.end(), {{"held_in_shared", 1, true},
                        {"pipeline_stages", s.pipeline_stages},

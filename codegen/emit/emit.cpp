@@ -144,7 +144,10 @@ std::string rowwise_calls(const KernelSpec& spec) {
       spec.columns.empty() ? "" : ", Columns");
   const RowwiseSpec& r = spec.rowwise();
   if (r.num_partials > 0) return text + "\n  rows.walk(Phases{});";
-  for (int p = 0; p < r.phases; ++p) text += fmt::format("\n  rows.run_phase<Phase{}>();", p);
+  const int alone = r.segment > 0 ? r.phases - 2 : r.phases;  // a segment has the last two at once
+  for (int p = 0; p < alone; ++p) text += fmt::format("\n  rows.run_phase<Phase{}>();", p);
+  if (r.segment > 0)
+    text += fmt::format("\n  rows.run_segments<Phase{}, Phase{}>();", alone, alone + 1);
   return text;
 }
 

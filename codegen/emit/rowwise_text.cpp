@@ -102,17 +102,18 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   const Packing& packing = schedule.packing;
   const std::vector<bool> live =
       live_statements(body.body(), effects(body.body(), phase), known.kept);
-  std::vector<int> row, element, row_stores;
+  std::vector<int> row, segment, element, row_stores;
   std::set<int> members, divisors;
   for (int i = 0; i < body.size(); ++i) {
     if (!live[static_cast<std::size_t>(i)]) continue;
     const Statement& s = body.statement(i);
     const bool store = s.kind == StatementKind::store;
     const bool of_row = s.per_row && (store || !acts(s));
-    (!of_row ? element : store ? row_stores : row).push_back(i);
+    const bool of_segment = body.of_segment(store ? s.args[0] : i);
+    (of_segment ? segment : !of_row ? element : store ? row_stores : row).push_back(i);
     if (!of_row || store)
       for (int a : s.args)
-        if (body.statement(a).per_row) members.insert(a);
+        if (body.statement(a).per_row || (!of_segment && body.of_segment(a))) members.insert(a);
     if (const int d = body.divisor(i); d >= 0) divisors.insert(d);
   }
   std::set<int> first, weights, again;
@@ -130,14 +131,19 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   out.line("static constexpr bool has_elements = {};", !element.empty());
   for (int i : members)
     out.line("{} {} = 0;", value_type(body.statement(i).arithmetic), body.name(i));
-  for (int i : divisors) out.line("sinter::math::Divisor {};", body.divisor_name(i));
+  for (int i : divisors) out.line("{} {};", body.divisor_type(i), body.divisor_name(i));
+  const auto print_value = [&](int i) {
+    members.count(i) ? body.print_assignment(out, i) : body.print(out, i);
+    if (divisors.count(i)) out.line("{} = {};", body.divisor_name(i), body.name(i));
+  };
   print_function(out,
                  "void row(const Args& args, const Coord& c, const RowFragment& of_row, "
                  "const Reductions& reductions)",
-                 row, [&](int i) {
-                   members.count(i) ? body.print_assignment(out, i) : body.print(out, i);
-                   if (divisors.count(i)) out.line("{} = {};", body.divisor_name(i), body.name(i));
-                 });
+                 row, print_value);
+  if (!segment.empty())
+    print_function(out,
+                   "void segment(const Args& args, const Coord& c, const Reductions& reductions)",
+                   segment, print_value);
   const auto print = [&](int i) {
     const bool keeps = std::ranges::find(schedule.kept, i) != schedule.kept.end();
     if (known.kept.contains(i)) {

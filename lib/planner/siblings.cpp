@@ -28,7 +28,8 @@ bool reads_only_here(const Statement& s) {
 bool is_small(const KernelSpec& spec, const Graph& lowered, std::span<const Alias> aliases) {
   if (!spec.gathers.empty() || !spec.columns.empty() || bytes_moved(spec) > kSmall) return false;
   if (!spec.as_pointwise() && !spec.as_rowwise()) return false;
-  if (const RowwiseSpec* const r = spec.as_rowwise(); r && (r->group > 1 || r->num_partials > 0))
+  if (const RowwiseSpec* const r = spec.as_rowwise();
+      r && (r->group > 1 || r->segment > 0 || r->num_partials > 0))
     return false;
   for (const auto& p : spec.ports) {
     for (const Alias& a : aliases)

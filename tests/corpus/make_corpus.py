@@ -18,6 +18,7 @@ import corpus_lines  # noqa: F401
 import corpus_networks  # noqa: F401
 import corpus_random  # noqa: F401
 import corpus_regions  # noqa: F401
+import corpus_segments  # noqa: F401
 import corpus_shapes  # noqa: F401
 import corpus_tokens  # noqa: F401
 import corpus_written_out  # noqa: F401

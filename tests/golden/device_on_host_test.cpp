@@ -237,6 +237,20 @@ TEST_CASE("the device's own functions keep the error that the reference allows t
   CHECK(std::isnan(device::math::log1p_unit(NAN)));
 }
 
+TEST_CASE("division by a power of two is what its inverse gives") {
+  std::mt19937 random(11);
+  for (int exponent = -127; exponent <= 127; ++exponent) {
+    const float y = std::ldexp(1.0f, exponent);
+    for (int i = 0; i < 2000; ++i) {
+      const auto bits = static_cast<std::uint32_t>(random());
+      float x;
+      std::memcpy(&x, &bits, 4);
+      if (!same(device::math::divide(x, device::math::PowerOfTwo(y)), x / y)) FAIL_CHECK(exponent);
+    }
+  }
+  CHECK(std::isnan(device::math::divide(1.0f, device::math::PowerOfTwo(NAN))));
+}
+
 TEST_CASE("division of many numbers by one gives the rounded quotients") {
   const auto check = [](float x, float y) {
     const float expected = x / y, q = device::math::divide(x, device::math::Divisor(y));

@@ -90,6 +90,23 @@ KernelSpec rmsnorm_gradients(std::int64_t rows, std::int64_t columns, std::int64
   return b.spec;
 }
 
+// An rmsnorm, quantised in blocks of 32.
+KernelSpec norm_in_segments() {
+  SpecBuilder b(Family::rowwise, {16384, 128, 32});
+  b.spec.rowwise().outer_rank = 1;
+  const int x = b.packed("x", bf16);
+  const int epsilon = b.scalar("epsilon", b.scalar_input("epsilon", f32, 1e-5));
+  const int square = b.reduce("mean_square", R::avg, b.op("square", M::mul, {x, x}));
+  const int inverse = b.op("inv_variance", M::rsqrt, {b.op("sum", M::add, {square, epsilon})});
+  const int normal = b.op("normal", M::mul, {x, inverse});
+  const int top = b.reduce_segments("top", R::amax, normal);
+  const int largest = b.scalar("largest", b.scalar_input("largest", f32, 448));
+  const int scale = b.convert("scale", f8e8m0, b.op("ratio", M::div, {top, largest}));
+  b.store(b.op("y", M::div, {normal, scale}), "y", f8e4m3);
+  b.store(scale, b.port("Scale", f8e8m0, strided({128, 1, 0}), true));
+  return b.spec;
+}
+
 }  // namespace
 
 std::vector<NamedSpec> rowwise_specs() {
@@ -101,6 +118,7 @@ std::vector<NamedSpec> rowwise_specs() {
           {"all_reduction_modes", all_modes()},
           {"empty_rows", empty_rows()},
           {"layernorm", layernorm()},
+          {"norm_in_segments", norm_in_segments()},
           {"rmsnorm_gradients", rmsnorm_gradients(16384, 4096, 264)},
           {"rmsnorm_gradients_short", rmsnorm_gradients(100000, 128, 132)},
           {"rmsnorm_gradients_odd", rmsnorm_gradients(100000, 1001, 496)}};

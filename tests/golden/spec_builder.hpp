@@ -127,6 +127,22 @@ class SpecBuilder {
     spec.rowwise().phases = std::max(spec.rowwise().phases, r.phase + 2);
     return add(std::move(result));
   }
+  // The same over each segment, the last index, behind the reductions of whole rows.
+  int reduce_segments(std::string label, ReductionMode mode, int value) {
+    RowwiseSpec& rows = spec.rowwise();
+    rows.segment = spec.extent.back();
+    const int phase = rows.phases - 1, reduced = reduce(std::move(label), mode, value);
+    KernelReduction& r = rows.reductions.back();
+    r.length = rows.segment;
+    r.segmented = true;
+    r.phase = phase;
+    auto& statements = spec.body.statements;
+    statements[static_cast<std::size_t>(reduced) - 1].phase = phase;
+    statements.back().phase = phase + 1;
+    statements.back().per_row = false;
+    rows.phases = phase + 2;
+    return reduced;
+  }
   // Reduces `value` down the columns of a domain of two indices.
   void column(std::string label, ReductionMode mode, int value) {
     ColumnReduction r;

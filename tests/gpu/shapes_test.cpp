@@ -170,6 +170,17 @@ void groupnorm_last(Graph& g, Rows s) {
   g.output(n.inv_variance, "inv_variance", {.data_type = f32});
 }
 
+// Over the largest of each 32.
+void segments_of_norm(Graph& g, Rows s) {
+  const auto x = g.tensor({.name = "x", .dim = {s.rows, s.columns}});
+  const auto scale = g.tensor({.name = "scale", .dim = {1, s.columns}});
+  const Dims parts{s.rows, s.columns / 32, 32}, each{s.rows, s.columns / 32, 1};
+  const auto y = reshape(layernorm(x, scale, scale, 1e-3).y, parts);
+  const auto largest = reduction(y, ReductionMode::amax, each);
+  g.output(largest, "largest", {.data_type = f32});
+  g.output(y / largest, "y");
+}
+
 struct Kind {
   const char* name;
   MakeRows make;
@@ -181,6 +192,7 @@ constexpr Kind kRandomKinds[] = {{"dropout_norm", dropout_norm},
 constexpr Kind kFewResults[] = {{"batchnorm_last", batchnorm_last},
                                 {"batchnorm_first", batchnorm_first},
                                 {"instancenorm_last", instancenorm_last}};
+constexpr Kind kSegments[] = {{"segments_of_norm", segments_of_norm}};
 constexpr Kind kGroupnorm[] = {{"groupnorm_last", groupnorm_last}};
 constexpr Kind kImageKinds[] = {{"image_gradients", image_gradients},
                                 {"interleaved_image_gradients", interleaved_image_gradients},
@@ -226,6 +238,21 @@ TEST_CASE("rows of every kind of length", "[shapes]") {
          {300, 129}, {77, 255},  {130, 257},  {40, 1000},  {9, 1023},   {600, 1032}, {20, 2049},
          {15, 4097}, {8, 8200},  {530, 768},  {1100, 384}, {4, 16376},  {3, 20000},  {2, 33000},
          {5, 40008}, {2, 65544}, {2, 100000}, {1, 131080}, {3, 262152}, {2, 300007}, {1, 1048584}});
+}
+
+TEST_CASE("segments of rows of every kind of length", "[shapes]") {
+  check({{33, 64},
+         {70, 96},
+         {300, 256},
+         {9, 1056},
+         {530, 2048},
+         {7, 5120},
+         {3, 8192},
+         {3, 20000},
+         {2, 33024},
+         {2, 65536},
+         {1, 98304}},
+        kSegments);
 }
 
 // More of them than run at once; also such as start anywhere in memory.

@@ -1,6 +1,7 @@
 // What planning makes of scaled 8-bit operands, of matmuls and of grouped ones.
 #include "planner/make_plan.hpp"
 #include "planner/planned.hpp"
+#include "planner/rewrite/pass.hpp"
 #include "sinter/operations.hpp"
 
 using namespace sinter;
@@ -186,4 +187,48 @@ TEST_CASE("a kernel whose threads copy rows has the SM alone") {
     const std::string& source = plan->data().kernels[0].source;
     CHECK((source.find("Config::threads, 1)") != std::string::npos) == (mode == MoeMode::gather));
   }
+}
+
+// Segments have as many threads of a warp as their elements take, and come behind the row's sums.
+TEST_CASE("a norm that is quantised in blocks is one kernel") {
+  const auto norm = [](Graph& g, Dims dim, Dims stride = {}) {
+    const auto x = g.tensor({.name = "x", .dim = dim, .stride = stride});
+    Dims axis = Dims::filled(dim.size(), 1);
+    axis.back() = dim.back();
+    return rmsnorm(x, g.tensor({.name = "scale", .dim = axis}), Tensor{}, 1e-5).y;
+  };
+  const auto quantise = [](Graph& g, Tensor x, std::int64_t block) {
+    const Quantized q = block_scale_quantize(x, {.block_size = block}, f8e4m3, f8e8m0);
+    g.output(q.y, "q");
+    g.output(q.scale, "q_scale");
+  };
+  // The kernels of the rewritten graph, whose values are right.
+  const auto kernels = [](Graph& g) {
+    GraphCase c(g, Fill::normal, 7);
+    c.clear_outputs();
+    interpret_fused(c.lowering(), "sm_90a", c.memory());
+    const Comparison r = c.judge();
+    INFO(r.first_wrong);
+    CHECK((r.ok() && r.compared > 0));
+    const Lowered l = rewritten(lower(g), device_model("sm_90a"));
+    return partition(*l.graph, true, "sm_90a", l.regions).kernels;
+  };
+  for (const std::int64_t block : {8, 32, 128, 24, 3}) {
+    const auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    quantise(*g, norm(*g, {5, 3, 384}), block);
+    const auto of = kernels(*g);
+    const bool fits = block != 24 && block != 3;
+    REQUIRE(of.size() == (fits ? 1 : 2));
+    CHECK(of[0].rowwise().segment == (fits ? block : 0));
+  }
+  // Rows that lie beside each other have their segments far apart in memory.
+  const auto across = Shared<Graph>::make(GraphOptions{.io = bf16});
+  quantise(*across, norm(*across, {16, 96}, {1, 16}), 32);
+  CHECK(kernels(*across).size() == 2);
+  // What is reduced behind the segments is another kernel's.
+  const auto again = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto parts = reshape(norm(*again, {10, 192}), {10, 6, 32});
+  const auto share = parts / reduction(parts, ReductionMode::amax, {10, 6, 1});
+  again->output(share * reduction(share, ReductionMode::add, {10, 1, 1}), "y");
+  for (const KernelSpec& k : kernels(*again)) CHECK((!k.as_rowwise() || k.rowwise().segment == 0));
 }

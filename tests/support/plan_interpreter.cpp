@@ -46,6 +46,10 @@ class Kernel : KernelStatements {
                   finished_.assign(rows.reductions.size(),
                                    std::numeric_limits<double>::quiet_NaN());
                   for (int phase = 0; phase < rows.phases; ++phase) {
+                    if (rows.segment > 0 && phase == rows.phases - 2) {
+                      run_segments(rows, at, v);
+                      break;
+                    }
                     for (std::int64_t member = 0; member < rows.group; ++member) {
                       if (rows.group > 1) at[last] = first + member;
                       compute(spec_.body, at, v, [&](const Statement& s) {
@@ -69,6 +73,36 @@ class Kernel : KernelStatements {
                   ++row_;
                 }));
     store_columns();
+  }
+
+  // The last two phases: each segment's reductions, then what needs them.
+  void run_segments(const RowwiseSpec& rows, Index& at, std::vector<double>& v) {
+    const int last_phase = rows.phases - 1, last = spec_.extent.size() - 1;
+    compute(spec_.body, at, v,
+            [&](const Statement& s) { return s.per_row && !acts(s) && s.phase <= last_phase; });
+    const auto elements = [&](std::int64_t first, int phase) {
+      for (std::int64_t i = first; i < first + rows.segment; ++i) {
+        at[static_cast<std::size_t>(last)] = i;
+        compute(spec_.body, at, v, [&](const Statement& s) {
+          return !s.per_row && s.phase <= phase && (!acts(s) || s.phase == phase);
+        });
+      }
+    };
+    for_indices(at, rows.outer_rank, last, std::function<void()>([&] {
+                  for (std::int64_t i = 0; i < spec_.extent[last]; i += rows.segment) {
+                    for (std::size_t r = 0; r < rows.reductions.size(); ++r)
+                      if (rows.reductions[r].segmented)
+                        partial_[r] = identity(rows.reductions[r].mode);
+                    elements(i, last_phase - 1);
+                    for (std::size_t r = 0; r < rows.reductions.size(); ++r)
+                      if (rows.reductions[r].segmented) finished_[r] = finish(static_cast<int>(r));
+                    elements(i, last_phase);
+                  }
+                  at[static_cast<std::size_t>(last)] = 0;
+                }));
+    compute(spec_.body, at, v, [&](const Statement& s) {
+      return s.per_row && s.phase >= last_phase - 1 && s.kind == StatementKind::store;
+    });
   }
 
   // f(A B) C, of which every element of the row of f(A B) is computed once for each result.

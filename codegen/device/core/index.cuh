@@ -184,6 +184,16 @@ SINTER_DEVICE void store(Element* base, const Coord& c, T x) {
   if (Access::Windows::size == 0 || place.inside) write(base + place.offset, x);
 }
 
+// The same of what all elements along the last index have, by the first of them; `e`: of its place.
+template <class Access, class Element, class Coord, class T>
+SINTER_DEVICE void store_first(Element* base, const Coord& c, T x) {
+  if (c.at[Access::Stride::size - 1] == 0) store<Access>(base, c, x);
+}
+template <class Access, class Element, class Coord, class T>
+SINTER_DEVICE void store_first(Element* base, const Coord& c, int e, T x) {
+  if (e == 0) store_first<Access>(base, c, x);
+}
+
 // Adds to the element at `c`, beside other threads.
 template <class Access, class Coord>
 SINTER_DEVICE void add(float* base, const Coord& c, float x) {

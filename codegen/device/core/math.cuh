@@ -71,6 +71,14 @@ SINTER_DEVICE float divide(float x, const Divisor& y) {
   const float second = fma(fma(first, y.near_one, -scaled), -y.reciprocal, first);
   return second == second ? second : first;
 }
+// What is known to be a power of two, or NaN: its inverse is exact.
+struct PowerOfTwo {
+  float inverse;
+
+  PowerOfTwo() = default;
+  SINTER_DEVICE PowerOfTwo(float y) : inverse(1.0f / y) {}
+};
+SINTER_DEVICE float divide(float x, const PowerOfTwo& y) { return x * y.inverse; }
 // y is known when compiling, and so is what a Divisor keeps of it.
 SINTER_DEVICE float divide_by_constant(float x, float y) { return divide(x, Divisor(y)); }
 SINTER_DEVICE double divide_by_constant(double x, double y) { return x / y; }

@@ -28,6 +28,17 @@ SINTER_DEVICE void* column_memory() {
 // So many terms each thread may add up for itself, though others of its row do the same.
 inline constexpr int kFewTerms = 32;
 
+// Combines what neighbouring threads of a warp have, so many as a segment of a row takes. All
+// threads of the warp must call.
+template <class R, int lanes>
+SINTER_DEVICE typename Reduction<R>::Partial total_of_lanes(typename Reduction<R>::Partial mine) {
+  static_assert(lanes >= 1 && lanes <= 32 && (lanes & (lanes - 1)) == 0);
+#pragma unroll
+  for (int distance = lanes / 2; distance > 0; distance /= 2)
+    mine = Reduction<R>::combine(mine, __shfl_xor_sync(0xffffffffu, mine, distance));
+  return mine;
+}
+
 // Threads as `lanes` a row times `rows`. With rows_fastest, neighbouring threads hold neighbouring
 // rows; else neighbouring places of one row. A long row may be shared by the `blocks` of a cluster.
 // The reductions of `group` neighbouring rows are one.

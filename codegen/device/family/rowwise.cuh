@@ -19,6 +19,8 @@
 // first Config::early blocks then ask for their rows to come to the second-level cache: that takes
 // nothing from memory yet, and what is still written is written there, too.
 //
+// With Config::segment, the last two phases run as one (row_segments.cuh).
+//
 // With Config::num_partials, values are also reduced down the columns: as many blocks (of long
 // rows, clusters) walk over the rows, every thread keeps the running results of its columns, and
 // each block writes them once at its end. With Config::ahead the next row is fetched while one is
@@ -32,6 +34,7 @@
 #pragma once
 #include "sinter/device/core/async_copy.cuh"
 #include "sinter/device/family/row_layout.cuh"
+#include "sinter/device/family/row_segments.cuh"
 #include "sinter/device/family/row_threads.cuh"
 #include "sinter/device/family/several_rows.cuh"
 
@@ -473,7 +476,8 @@ struct Rows : RowLayout<Config> {
 template <class Config, class Args, class Fragment, class RowFragment, class All,
           class Columns = NoColumns>
 using RowsOf =
-    Several<Rows<Config, Args, Fragment, RowFragment, All, Columns>, Config::rows_at_once>;
+    Several<MaybeSegments<Config, Rows<Config, Args, Fragment, RowFragment, All, Columns>>,
+            Config::rows_at_once>;
 
 template <class Config, class... Phases, class Row>
 SINTER_DEVICE void start(List<Phases...>, Row& rows) {

@@ -27,6 +27,11 @@ struct Several : Row {
     Row::template run_phase<Phase>();
     others.template run_phase<Phase>();
   }
+  template <class Phase, class Next>
+  SINTER_DEVICE void run_segments() {
+    Row::template run_segments<Phase, Next>();
+    others.template run_segments<Phase, Next>();
+  }
 };
 template <class Row>
 struct Several<Row, 1> : Row {

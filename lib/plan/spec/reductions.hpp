@@ -11,6 +11,7 @@ struct KernelReduction {
   DataType arithmetic = DataType::f32;
   std::int64_t length = 0;  // elements reduced, for avg
   int phase = 0;            // the phase that accumulates it
+  bool segmented = false;   // over each segment of the row (RowwiseSpec::segment)
 };
 
 // A reduction that is complete only when the kernel has ended: it writes partial results to the

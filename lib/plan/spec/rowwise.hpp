@@ -21,6 +21,10 @@ struct RowwiseSpec {
   // Neighbouring rows along index outer_rank - 1 whose reductions are one (channels of a group,
   // where channels lie together); rows of all values that are `per_row` nevertheless.
   std::int64_t group = 1;
+  // Elements of a segment of a row, or 0: reductions that are KernelReduction::segmented are over
+  // each, neighbours along the last index. They run in the last phase but one, and what needs them
+  // in the last.
+  std::int64_t segment = 0;
   bool any_length = false;  // rows may be as long as the launch says: none stays in registers
 };
 

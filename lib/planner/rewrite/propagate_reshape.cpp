@@ -4,7 +4,13 @@
 //     x [B, HW, C] -> norm -> reshape [B, h, 8, w, 8, C] -> transpose -> y
 // =>
 //     x [B, h, 8, w, 8, C] (a view) -> norm -> transpose -> y
+//
+// The same where the last axis is split in segments that are reduced (a scale for each block of
+// what is quantised):
+//
+//     x [B, C] -> norm -> reshape [B, C / 32, 32] -> reduction [B, C / 32, 1]
 #include <algorithm>
+#include <bit>
 
 #include "planner/rewrite/pass.hpp"
 
@@ -12,6 +18,7 @@ namespace sinter {
 namespace {
 
 constexpr std::size_t kMostNodes = 4 * kMostChained;
+constexpr std::int64_t kMostSegment = 256;  // eight elements of each thread of a warp
 
 bool among(const std::vector<TensorId>& tensors, TensorId t) {
   return std::find(tensors.begin(), tensors.end(), t) != tensors.end();
@@ -30,8 +37,9 @@ class Cluster {
   bool run() {
     const Node n = g_.node(reshape_);
     const TensorId t = n.inputs[0], y = n.outputs[0];
-    if (n.op != OpKind::reshape || !g_.is_virtual(y) || !elementwise(g_, t) || !copied(t, y))
-      return false;
+    if (n.op != OpKind::reshape || !g_.is_virtual(y) || !elementwise(g_, t)) return false;
+    segments_ = cut_in_segments(y);
+    if (!segments_ && !copied(t, y)) return false;
     if (!collect(t) || !reduced_ || !read_alone(t)) return false;
     std::vector<TensorId> made;  // of cluster_
     for (TensorId x : cluster_) {
@@ -66,6 +74,24 @@ class Cluster {
   }
 
  private:
+  // The last axis is split, and the pieces are reduced: what one kernel computes behind the
+  // reductions of whole rows (RowwiseSpec::segment).
+  bool cut_in_segments(TensorId y) const {
+    const Dims &from = view_.from, &to = view_.to;
+    const int last = from.size() - 1, rank = to.size();
+    if (rank != from.size() + 1 || to[rank - 1] == 1 || to[rank - 1] > kMostSegment ||
+        !std::has_single_bit(static_cast<std::uint64_t>(to[rank - 1])) ||
+        to[rank - 2] * to[rank - 1] != from[last] || to[rank - 2] == 1 ||
+        !std::equal(from.begin(), from.end() - 1, to.begin()))
+      return false;
+    Dims segments = to;
+    segments[rank - 1] = 1;
+    return std::ranges::any_of(g_.readers(y), [&](NodeId r) {
+      const Node& n = g_.node(r);
+      return n.op == OpKind::reduction && g_[n.outputs[0]].dim == segments;
+    });
+  }
+
   // The result into which whole rows of `y` are moved cannot hold `t`, of which it is a view.
   bool copied(TensorId t, TensorId y) const {
     const auto at = placed(y, 0);
@@ -96,7 +122,8 @@ class Cluster {
     if (!o->view || !n) return (!o->view || views_.in_memory(t)) && views_.shows(t, view_);
     if (g_[t].output && !views_.shows(t, view_)) return false;
     // Split rows would be reduced over more axes.
-    if (reduction &&
+    const bool of_segments = segments_ && reduction && g_[t].dim[g_[t].dim.size() - 1] == 1;
+    if (reduction && !of_segments &&
         (g_[n->inputs[0]].dim != view_.from ||
          long_axes(view_.from) - long_axes(g_[t].dim) != long_axes(view_.to) - long_axes(o->to)))
       return false;
@@ -120,7 +147,7 @@ class Cluster {
   NodeId reshape_;
   View view_;
   std::vector<TensorId> cluster_;
-  bool reduced_ = false;
+  bool reduced_ = false, segments_ = false;
 };
 
 bool propagate_reshape(MovedViews& views, NodeId id) { return Cluster(views, id).run(); }

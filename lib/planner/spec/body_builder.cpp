@@ -377,8 +377,12 @@ int BodyBuilder::reduction(const Node& n) {
   r.mode = *a.mode;
   r.arithmetic = state_.graph().arithmetic(n);
   r.length = 1;
-  for (int i = outer_rank(spec_); i < spec_.extent.size(); ++i) r.length *= spec_.extent[i];
+  r.segmented = !segments_.empty() && state_.graph()[n.outputs[0]].dim == segments_;
+  for (int i = r.segmented ? spec_.extent.size() - 1 : outer_rank(spec_); i < spec_.extent.size();
+       ++i)
+    r.length *= spec_.extent[i];
   r.phase = body_.statements[static_cast<std::size_t>(x)].phase;
+  if (r.segmented) r.phase = std::max(r.phase, phase_of_segments_);
   const int id = static_cast<int>(spec_.rowwise().reductions.size());
   spec_.rowwise().reductions.push_back(r);
   Statement reduce;
@@ -387,6 +391,7 @@ int BodyBuilder::reduction(const Node& n) {
   reduce.label = state_.graph()[n.outputs[0]].name;
   reduce.port = id;
   reduce.args = {x};
+  reduce.phase = r.phase;
   add(std::move(reduce));
   body_.statements.back().per_row = false;
   Statement s;
@@ -394,7 +399,7 @@ int BodyBuilder::reduction(const Node& n) {
   s.arithmetic = r.arithmetic;
   s.label = state_.graph()[n.outputs[0]].name;
   s.port = id;
-  s.per_row = true;
+  s.per_row = !r.segmented;
   s.phase = r.phase + 1;
   return add(std::move(s));
 }

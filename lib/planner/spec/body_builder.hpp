@@ -41,6 +41,11 @@ class BodyBuilder {
   void column(const Node& n);
   // Declares that a tensor's unrounded value is this statement (a contraction's result).
   void define(TensorId t, int statement) { raw_[t] = statement; }
+  // Reductions whose results have these dims are of segments, in this phase or a later one.
+  void reduce_segments(Dims of_results, int phase) {
+    segments_ = of_results;
+    phase_of_segments_ = phase;
+  }
   // value(t), zero where the domain's windows do not hold.
   int value_inside_windows(TensorId t);
 
@@ -73,11 +78,15 @@ class BodyBuilder {
   Dims domain_;
   std::vector<Coordinate> coordinates_;
   std::map<TensorId, int> raw_, value_;
+  Dims segments_;
+  int phase_of_segments_ = 0;
 };
 
 // The kernels of the elementwise, rowwise and data-movement patterns.
 KernelSpec pointwise_spec(const FusionState& state, const std::vector<NodeId>& nodes);
 KernelSpec rowwise_spec(const FusionState& state, const std::vector<NodeId>& nodes, NodeId anchor);
+// Of reductions over each segment of a row of these dims: the last axis alone.
+Dims dims_of_segments(const Dims& full);
 std::vector<KernelSpec> data_movement_specs(const FusionState& state, NodeId node);
 
 // Number of a port of this access, added when the kernel has none yet.

@@ -3,6 +3,7 @@
 
 #include "fusion_patterns/pattern.hpp"
 #include "lower/expansion.hpp"
+#include "plan/access.hpp"
 #include "planner/spec/body_builder.hpp"
 #include "planner/spec/domain.hpp"
 #include "reference/element.hpp"
@@ -25,7 +26,25 @@ void store_results(const FusionState& state, const std::vector<NodeId>& nodes, B
         contains(columns, n) ? body.column(state.node(n)) : body.store(t);
 }
 
+// Segments stay neighbours along the last index, whichever others are joined with it.
+bool segments_lie_along(const KernelSpec& spec) {
+  const int last = spec.extent.size() - 1;
+  return std::ranges::all_of(spec.ports, [&](const KernelPort& p) {
+    const Dims& stride = p.access.stride;
+    if (!p.access.via.empty() || !p.access.windows.empty() || stride[last] > 1) return false;
+    for (int i = outer_rank(spec); i < last; ++i)
+      if (stride[last] == 1 && stride[i] != 0 && stride[i] < spec.extent[last]) return false;
+    return true;
+  });
+}
+
 }  // namespace
+
+Dims dims_of_segments(const Dims& full) {
+  Dims d = full;
+  if (d.size() > 0) d[d.size() - 1] = 1;
+  return d;
+}
 
 KernelSpec pointwise_spec(const FusionState& state, const std::vector<NodeId>& nodes) {
   const Graph& g = state.graph();
@@ -52,9 +71,17 @@ KernelSpec rowwise_spec(const FusionState& state, const std::vector<NodeId>& nod
   spec.family = RowwiseSpec{};
   spec.nodes = nodes;
   std::vector<NodeId> columns;
-  for (NodeId n : nodes)
-    if (state.node(n).op == OpKind::reduction && g[state.node(n).outputs[0]].dim != kept)
+  const Dims segments = dims_of_segments(full);
+  bool segmented = false;
+  for (NodeId n : nodes) {
+    if (state.node(n).op != OpKind::reduction) continue;
+    const Dims& dim = g[state.node(n).outputs[0]].dim;
+    if (dim == kept) continue;
+    if (dim == segments)
+      segmented = true;
+    else
       columns.push_back(n);
+  }
   // The axes of X: first those that the rows keep, of these last what the columns keep, too.
   const auto place = [&](int i) {
     if (full[i] != kept[i]) return 2;
@@ -73,12 +100,24 @@ KernelSpec rowwise_spec(const FusionState& state, const std::vector<NodeId>& nod
     coordinates[static_cast<std::size_t>(order[i])] =
         index_coordinate(full.size(), static_cast<int>(i));
   BodyBuilder body(state, spec, spec.body, nodes, full, coordinates);
+  if (segmented) {
+    int phase = 0;  // behind all reductions of whole rows
+    for (NodeId n : nodes)
+      if (const Node& r = state.node(n);
+          r.op == OpKind::reduction && g[r.outputs[0]].dim == kept && kept != segments) {
+        const auto v = static_cast<std::size_t>(body.value(r.outputs[0]));
+        phase = std::max(phase, spec.body.statements[v].phase);
+      }
+    body.reduce_segments(segments, phase);
+    spec.rowwise().segment = full[full.size() - 1];
+  }
   store_results(state, nodes, body, columns);
   for (std::size_t i = 0; i < order.size(); ++i)
     if (place(order[i]) == 0)
       for (auto& c : spec.columns) c.result.access.stride[static_cast<int>(i)] = 0;
   RowwiseSpec& r = spec.rowwise();
   for (const auto& s : spec.body.statements) r.phases = std::max(r.phases, s.phase + 1);
+  if (segmented && !segments_lie_along(spec)) r.segment = -1;
   simplify_domain(spec);
   return spec;
 }

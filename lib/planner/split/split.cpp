@@ -396,7 +396,7 @@ std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
                               Temporaries& temporaries) {
   const DeviceModel& device = context.device;
   if (!spec.columns.empty()) return split_columns(std::move(spec), context, temporaries);
-  if (!spec.as_rowwise()) return {std::move(spec)};
+  if (!spec.as_rowwise() || spec.rowwise().segment > 0) return {std::move(spec)};
   context.decisions.decide(Decisions::Kind::row_length, spec.nodes.front(),
                            [&] { return columns_of(spec); });
   const std::int64_t unit = unit_of(spec, context);

@@ -191,6 +191,9 @@ bool schedule_along(const KernelSpec& spec, const DeviceModel& device, Holding w
   } else {
     s.threads_per_row = usual_threads(spec, rows, places, held, device, s);
   }
+  if (const int lanes = static_cast<int>(spec.rowwise().segment / width);
+      lanes > 0 && s.threads_per_row % lanes != 0)
+    s.threads_per_row = (s.threads_per_row + lanes - 1) / lanes * lanes;
   s.rows_per_block = s.blocks_per_row > 1 ? 1 : std::max(1, 256 / s.threads_per_row);
   while (s.rows_per_block > 1 && s.rows_per_block * s.threads_per_row > 32 &&
          rows / s.rows_per_block < device.enough_ctas)

@@ -80,7 +80,7 @@ double choose_places(const KernelSpec& spec, int widest, RowwiseConfig& s) {
   const double row_bytes = columns * s.packing.narrowest;
   const bool is_short = spec.columns.empty() ? row_bytes < kShortMisaligned : columns <= kShortRow;
   const bool apart = s.packing.width * s.packing.narrowest <= (row_bytes > kLongRow ? 4 : 2);
-  if (apart && !is_short && column_kinds(spec) == 1 &&
+  if (apart && !is_short && column_kinds(spec) == 1 && spec.rowwise().segment == 0 &&
       choose_misaligned_rows(spec, widest, s.packing, s.aligned_by))
     return std::floor((columns - 2) / s.packing.width) + 2;
   return columns / s.packing.width;
@@ -134,6 +134,15 @@ std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const Ker
     s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * at_once)) * s.blocks_per_row);
   s.microseconds = microseconds(spec, device, s);
   return s;
+}
+
+bool holds_segments(const RowwiseConfig& config, const KernelSpec& spec) {
+  constexpr int kWarp = 32;
+  const std::int64_t segment = spec.rowwise().segment, width = config.packing.width,
+                     lanes = segment / width;
+  return config.resident && !config.rows_fastest && config.aligned_by < 0 && segment % width == 0 &&
+         (lanes & (lanes - 1)) == 0 && lanes <= kWarp && config.threads_per_row % lanes == 0 &&
+         config.packing.dim == spec.extent.size() - 1;
 }
 
 RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device) {

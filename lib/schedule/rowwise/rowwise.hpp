@@ -40,5 +40,8 @@ struct RowwiseConfig : Launch {
 std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const KernelSpec& spec,
                                          const DeviceModel& device);
 RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device);
+// Whether rows stay in registers, so that one kernel reads less than two, and threads side by side
+// in a warp have each segment of a row.
+bool holds_segments(const RowwiseConfig& config, const KernelSpec& spec);
 
 }  // namespace sinter
