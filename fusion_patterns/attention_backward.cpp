@@ -25,7 +25,9 @@ class AttentionBackwardPattern final : public Pattern {
     const auto attention = attention_backward_at(state, anchor);
     if (!attention || !all_free(state, *attention)) return {};
     Match m{attention->nodes, anchor, 0};
-    m.saved_bytes = saved_bytes(state, m.nodes);
+    // Parts of what was rewritten for this kernel, which computes scores again, are no gain to any.
+    constexpr std::int64_t kFirst = std::int64_t{1} << 60;
+    m.saved_bytes = attention->region->written_out ? kFirst : saved_bytes(state, m.nodes);
     return m;
   }
 

@@ -180,7 +180,19 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   out.close("};");
   out.open("struct Weight {{");
   out.line("static constexpr bool plain = {};", a.weight.statements.empty());
-  print_functions({{a.weight, "element", "float acc", true}});
+  print_functions({{a.weight, "element", "float acc", true},
+                   {a.rounded_dp, "rounded_dp", "float acc"},
+                   {a.rounded_ds, "rounded_ds", "float acc"}});
+  if (a.rounds()) {
+    out.line("static constexpr bool rounds = true;");
+    for (const auto& [body, function] :
+         {std::pair(&a.rounded_dp, "rounded_dp"), std::pair(&a.rounded_ds, "rounded_ds")})
+      if (body->statements.empty())
+        out.line(
+            "SINTER_DEVICE static float {}(const Args&, const Coord&, const OfHead&, float x) {{ "
+            "return x; }}",
+            function);
+  }
   out.close("};");
   out.open("struct Rows {{");
   print_row_value(out, names, a.stats, "stats");

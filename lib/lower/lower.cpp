@@ -157,7 +157,7 @@ void expand_all(const Graph& user, Scratch& s) {
       expand(e);
       e.finish();
       if (const auto* a = std::get_if<SdpaAttributes>(&node.attributes)) {
-        Region r{n, node.op, *a, sdpa_band(*a), node.inputs, node.outputs, {}};
+        Region r{n, node.op, *a, sdpa_band(*a), false, node.inputs, node.outputs, {}};
         for (NodeId made = first; made < static_cast<NodeId>(s.graph.nodes().size()); ++made)
           r.nodes.push_back(made);
         s.regions.push_back(std::move(r));

@@ -31,6 +31,9 @@ struct Region {
   OpKind op{};         // sdpa or sdpa_backward
   SdpaAttributes attributes;
   SdpaBand band;
+  // Gradients that the user wrote out: scores are any function of the products of Q and K, Delta
+  // stands at the port of O, and behind the ports stands what else is read.
+  bool written_out = false;
   // Of the lowered graph, by port of `op`; kNoTensor where absent or not needed.
   std::vector<TensorId> inputs, outputs;
   // Of the lowered graph, in order. They read inputs, constants and each other; what they make is

@@ -99,8 +99,9 @@ struct KernelSpec {
     if (auto* const a = spec.as_attention())
       all.insert(all.end(), {&a->q.body, &a->k.body, &a->v.body, &a->score, &a->weight});
     if (auto* const a = spec.as_attention_backward())
-      all.insert(all.end(), {&a->q.body, &a->k.body, &a->v.body, &a->d_o.body, &a->score,
-                             &a->gradient, &a->weight, &a->dq, &a->block_mask});
+      all.insert(all.end(),
+                 {&a->q.body, &a->k.body, &a->v.body, &a->d_o.body, &a->score, &a->gradient,
+                  &a->weight, &a->rounded_dp, &a->rounded_ds, &a->dq, &a->block_mask});
     return all;
   }
 };

@@ -25,6 +25,10 @@ struct Partitioned {
   Lowered lowered;
   Partition parts;
 };
+// The rewritten graph and its kernels. Gradients that are written out stay so where no kernel takes
+// them as a whole.
+Partitioned partition_lowered(const Graph& graph, Lowered lowered, const PlanOptions& options,
+                              const PlanContext& context, const std::set<std::string>& apart = {});
 Result<Partitioned> partition_graph(Graph& graph, const PlanOptions& options,
                                     const PlanContext& context,
                                     const std::set<std::string>& apart = {});

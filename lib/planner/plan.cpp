@@ -216,6 +216,36 @@ Status check_target(const PlanData& plan, const std::string& target) {
 
 }  // namespace
 
+namespace {
+
+bool takes_written_out(const Lowered& lowered, const Partition& parts) {
+  const auto taken = [&](const Region& r) {
+    return std::any_of(parts.kernels.begin(), parts.kernels.end(), [&](const KernelSpec& k) {
+      return k.as_attention_backward() &&
+             std::find(k.nodes.begin(), k.nodes.end(), r.nodes.back()) != k.nodes.end();
+    });
+  };
+  return std::all_of(lowered.regions.begin(), lowered.regions.end(),
+                     [&](const Region& r) { return !r.written_out || taken(r); });
+}
+
+}  // namespace
+
+Partitioned partition_lowered(const Graph& graph, Lowered lowered, const PlanOptions& options,
+                              const PlanContext& context, const std::set<std::string>& apart) {
+  const auto parts_of = [&](const Lowered& l) {
+    return partition(*l.graph, options.fuse, context, l.regions,
+                     aliases_of(graph, *l.graph, apart));
+  };
+  if (options.fuse) lowered = rewritten(std::move(lowered), context.device);
+  Partition parts = parts_of(lowered);
+  if (!takes_written_out(lowered, parts)) {
+    lowered = rewritten(lower(graph), context.device, false);
+    parts = parts_of(lowered);
+  }
+  return Partitioned{std::move(lowered), std::move(parts)};
+}
+
 Result<Partitioned> partition_graph(Graph& graph, const PlanOptions& options,
                                     const PlanContext& context,
                                     const std::set<std::string>& apart) {
@@ -225,10 +255,7 @@ Result<Partitioned> partition_graph(Graph& graph, const PlanOptions& options,
   Lowered lowered = lower(graph);
   // An expansion may need a tensor that is too large to address.
   if (Diagnostics d = lowered.graph->check(); !d.empty()) return d;
-  if (options.fuse) lowered = rewritten(std::move(lowered), context.device);
-  Partition parts = partition(*lowered.graph, options.fuse, context, lowered.regions,
-                              aliases_of(graph, *lowered.graph, apart));
-  return Partitioned{std::move(lowered), std::move(parts)};
+  return partition_lowered(graph, std::move(lowered), options, context, apart);
 }
 
 PlanData plan_head(Graph& graph, const PlanOptions& options) {

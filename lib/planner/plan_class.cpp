@@ -17,11 +17,7 @@ namespace {
 
 std::vector<KernelSpec> specs_of(const Graph& graph, const PlanOptions& options,
                                  const PlanContext& context) {
-  Lowered lowered = lower(graph);
-  if (options.fuse) lowered = rewritten(std::move(lowered), context.device);
-  return partition(*lowered.graph, options.fuse, context, lowered.regions,
-                   aliases_of(graph, *lowered.graph))
-      .kernels;
+  return partition_lowered(graph, lower(graph), options, context).parts.kernels;
 }
 
 // What tells the kernels of a plan apart, and is the same in plans of other extents: the nodes that

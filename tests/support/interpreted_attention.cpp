@@ -192,14 +192,14 @@ class Attention : KernelStatements {
             accumulator_[0] = sum;
             const double score = a.score.statements.empty() ? sum : operand(a.score, at, v),
                          probability = std::exp(score - stats);
-            const auto weighted = [&](double x) {
+            const auto made = [&](const Body& body, double x) {
               accumulator_[0] = x;
-              return a.weight.statements.empty() ? x : operand(a.weight, at, v);
+              return body.statements.empty() ? x : operand(body, at, v);
             };
-            const double weight = weighted(probability),
-                         ds = probability *
-                              (weighted(dot(d_o.row(at), values.row(at), spec_.extent[A::e])) -
-                               delta);
+            const double dp = made(a.rounded_dp,
+                                   dot(d_o.row(at), values.row(at), spec_.extent[A::e])),
+                         weight = made(a.weight, probability),
+                         ds = made(a.rounded_ds, probability * (made(a.weight, dp) - delta));
             put_bias(ds);
             accumulator_[0] = sum, accumulator_[1] = ds;
             const double gradient =

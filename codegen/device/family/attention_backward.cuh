@@ -69,7 +69,7 @@ namespace sinter::attention {
 // A consumer's 64 keys.
 template <class S, class Bounds, class Score, class Weight, class BiasGradient, class Args>
 class BackwardConsumer {
-  static constexpr bool plain = Score::plain && Weight::plain;
+  static constexpr bool plain = Score::plain && Weight::plain && !Rounds<Weight>;
   using Number = typename S::Number;
   using Sums = typename S::Scores::Sums;
   using Weights = OperandFragment<Number, S::tile_q>;

@@ -9,6 +9,13 @@
 
 namespace sinter::attention {
 
+// Whether gradients of weights and of scores are rounded where they are made, as gradients that are
+// written out may say: rounded_dp, rounded_ds.
+template <class Weight>
+concept Rounds = requires {
+  Weight::rounds;
+};
+
 // What a thread's scores read of memory beside their sums: element by element, by the score itself.
 struct ReadByScores {
   SINTER_DEVICE void take(int) {}
@@ -84,13 +91,16 @@ SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, con
     }
     const float p = weight =
         RowShift<Score>::weight(score, Score::plain ? Score::scale : 1.0f, lse[local]);
+    if constexpr (Rounds<Weight>)
+      of_weight = Weight::rounded_dp(args, c, weight_of_head, of_weight);
     if constexpr (DrawsBits<Weight>)
       weight = Weight::element(args, c, weight_of_head, p, drawn.at(i)),
       of_weight = Weight::element(args, c, weight_of_head, of_weight, drawn.at(i));
     else if constexpr (!Weight::plain)
       weight = Weight::element(args, c, weight_of_head, p),
       of_weight = Weight::element(args, c, weight_of_head, of_weight);
-    const float of_score = p * (of_weight - delta[local]);
+    float of_score = p * (of_weight - delta[local]);
+    if constexpr (Rounds<Weight>) of_score = Weight::rounded_ds(args, c, weight_of_head, of_score);
     float ds = of_score;
     if constexpr (!is_same<Beside, ReadByScores>) {
       const float number = beside.get(i);

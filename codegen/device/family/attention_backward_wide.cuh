@@ -22,7 +22,7 @@ namespace sinter::attention {
 
 template <class S, class Bounds, class Score, class Weight, class BiasGradient, class Args>
 class WideBackwardConsumer {
-  static constexpr bool plain = Score::plain && Weight::plain;
+  static constexpr bool plain = Score::plain && Weight::plain && !Rounds<Weight>;
   using Number = typename S::Number;
   using Sums = typename S::Scores::Sums;
   using Blocks = typename S::DK::Sums;

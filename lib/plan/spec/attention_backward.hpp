@@ -35,11 +35,14 @@ struct AttentionBackwardSpec {
   Body dq;
   AttentionBand band;
   PackedSequences sequences;
+  // Over (batch, m, n), what is rounded where gradients are written out: the sum over e of d_o v,
+  // and p (dp - delta), each from accumulator 0. Empty: itself.
+  Body rounded_dp, rounded_ds;
   // Over (batch, m, n), the bit of a block mask (a gather and its conversion): whether the pair of
   // query and key is seen if the band shows it. Empty: it is.
   Body block_mask;
   // Ports. Read: as AttentionSpec's; one a row, stats the logarithm of the sum of exp(score), delta
-  // the sum over e of d_o times the result (-1 where dv alone is wanted). Written: dq's sums, -1
+  // the sum over e of d_o times the result (-1: 0, or dv alone is wanted). Written: dq's sums, -1
   // until it is split; dk, dv and dbias, -1 where not wanted.
   int length_q = -1, length_kv = -1, stats = -1, delta = -1, sums = -1, dk = -1, dv = -1;
   int dbias = -1;
@@ -49,6 +52,9 @@ struct AttentionBackwardSpec {
   // dq is summed in one order, by counters that lie behind each head's sums: two integers of each
   // row, and one more of the first head.
   bool deterministic = false;
+  // Whether nothing but a scale stands between the products.
+  bool plain() const { return score.statements.empty() && weight.statements.empty() && !rounds(); }
+  bool rounds() const { return !rounded_dp.statements.empty() || !rounded_ds.statements.empty(); }
   bool wants_dq() const { return sums >= 0 || !dq.statements.empty(); }
 };
 

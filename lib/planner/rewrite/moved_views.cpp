@@ -50,6 +50,7 @@ TensorId MovedViews::view(TensorId t, const View& v, NodeId like) {
   for (NodeId r : g.readers(t)) {
     const Node& n = g.node(r);
     if (n.op != v.op || !(n.attributes == v.attributes)) continue;
+    if (g.in_region(r) && g.region_of(r) != g.region_of(like)) continue;
     const TensorId y = n.outputs[0];
     if (reads_alike(g, y, t) && g.is_virtual(y) && g[y].dim == v.to) return y;
   }

@@ -33,7 +33,8 @@ std::span<const PassGroup> rewrite_passes();
 
 // The graph as all of them leave it. Should a rewritten graph be refused by its own checks, which
 // no test has seen, the one before it is kept.
-Lowered rewritten(Lowered lowered, const DeviceModel& device);
+// `gradients`: whether those that are written out become regions.
+Lowered rewritten(Lowered lowered, const DeviceModel& device, bool gradients = true);
 
 // Nothing where no pass of the group finds anything.
 std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group);

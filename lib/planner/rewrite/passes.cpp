@@ -9,12 +9,14 @@ extern const Pass share_repeats_pass, sink_concatenation_pass, split_reduction_p
     split_product_halves_pass, propagate_reshape_pass, hoist_view_pass, slice_operands_pass,
     sink_view_pass, store_copy_pass, channels_last_pass, propagate_layout_pass,
     layout_for_reshape_pass, clone_dequantize_pass, store_narrow_pass, shape_entries_pass,
-    order_softmax_pass, split_sink_pass;
+    order_softmax_pass, split_sink_pass, attention_gradients_pass;
 
 namespace {
 
 constexpr int kMostGrowth = 8, kMostExtra = 256;  // nodes made for each of the graph's, and besides
 
+// Before all others: it knows conversions and views as users write them.
+const Pass* const kGradients[] = {&attention_gradients_pass};
 // At a node, the first that finds something wins, so that the order says what is preferred:
 // - a view that is none is cancelled before anything computes through it, and one that rounds is
 //   made a conversion before others move it, which want it to hold what it shows;
@@ -90,13 +92,39 @@ std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group
   return views.g.finish();
 }
 
-Lowered rewritten(Lowered lowered, const DeviceModel& device) {
-  for (const PassGroup& group : rewrite_passes()) {
-    if (group.needs_wgmma && !device.has_wgmma) continue;
-    if (auto next = run_passes(lowered, group); next && next->graph->diagnostics().empty())
-      lowered = std::move(*next);
+namespace {
+
+std::ptrdiff_t written_out(const Lowered& lowered) {
+  return std::count_if(lowered.regions.begin(), lowered.regions.end(),
+                       [](const Region& r) { return r.written_out; });
+}
+
+std::optional<Lowered> valid_passes(const Lowered& lowered, const PassGroup& group) {
+  auto next = run_passes(lowered, group);
+  return next && next->graph->diagnostics().empty() ? std::move(next) : std::nullopt;
+}
+
+Lowered moved(const Lowered& lowered, const DeviceModel& device) {
+  std::optional<Lowered> last;
+  for (const PassGroup& group : rewrite_passes())
+    if (!group.needs_wgmma || device.has_wgmma)
+      if (auto next = valid_passes(last ? *last : lowered, group)) last = std::move(next);
+  return last ? *std::move(last) : Lowered{};
+}
+
+}  // namespace
+
+Lowered rewritten(Lowered lowered, const DeviceModel& device, bool gradients) {
+  // Regions that others took apart would only cost what they compute again.
+  if (auto with =
+          gradients ? valid_passes(lowered, {.repeated = kGradients, .once = {}}) : std::nullopt) {
+    const auto made = written_out(*with);
+    Lowered next = moved(*with, device);
+    if (!next.graph) next = *std::move(with);
+    if (written_out(next) == made) return next;
   }
-  return lowered;
+  Lowered next = moved(lowered, device);
+  return next.graph ? std::move(next) : std::move(lowered);
 }
 
 }  // namespace sinter

@@ -252,6 +252,15 @@ const Region* Rewriter::region_of(NodeId n) const {
   return in_region(n) ? &regions_[at(region_[at(n)])] : nullptr;
 }
 
+void Rewriter::add_region(Region region) {
+  const int number = static_cast<int>(regions_.size());
+  for (NodeId n : region.nodes) region_[at(n)] = number;
+  for (TensorId t : region.inputs)
+    if (t >= 0) read_by_[t].push_back(number);
+  region.origin = origin_[at(region.nodes.front())];
+  regions_.push_back(std::move(region));
+}
+
 void Rewriter::read_by_region(NodeId n, int port, TensorId to) {
   const int region = region_[at(n)];
   auto& inputs = regions_[at(region)].inputs;

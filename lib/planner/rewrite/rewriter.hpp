@@ -37,6 +37,8 @@ class Rewriter {
   // Whether the node is part of an attention region.
   bool in_region(NodeId n) const { return region_[static_cast<std::size_t>(n)] >= 0; }
   const Region* region_of(NodeId n) const;  // null: of none
+  // Nodes of none become one, whose node of the user's graph is that of the first.
+  void add_region(Region region);
   // The node's region reads `to` at a port of its operation, as its nodes do already.
   void read_by_region(NodeId n, int port, TensorId to);
   // Where a tensor's elements lie, if what only moves data is done by strides; else nullopt.

@@ -7,6 +7,7 @@
 #include "planner/spec/body_builder.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/derivative.hpp"
+#include "planner/spec/index_mask.hpp"
 #include "sinter/ops/shapes_sdpa.hpp"
 
 namespace sinter {
@@ -64,10 +65,68 @@ bool find_weights(const FusionState& state, AttentionBackwardNodes& a) {
   return a.weights >= 0;
 }
 
+// The same of gradients that were written out, by what makes their region
+// (lib/planner/rewrite/attention_gradients.cpp).
+bool find_written(const FusionState& state, AttentionBackwardNodes& a) {
+  const Graph& g = state.graph();
+  const Region& r = *a.region;
+  const auto made = [&](TensorId t, OpKind op) -> const Node* {
+    const NodeId p = t >= 0 ? state.producer(t) : -1;
+    return p >= 0 && state.region_of(p) == &r && state.node(p).op == op ? &state.node(p) : nullptr;
+  };
+  for (NodeId id : r.nodes) {
+    const Node& n = state.node(id);
+    const Node* const shifted = made(n.inputs[0], OpKind::pointwise);
+    if (has_mode(n, PointwiseMode::exp) && shifted && has_mode(*shifted, PointwiseMode::sub) &&
+        shifted->inputs[1] == r.inputs[kStats])
+      a.probabilities = a.before_dropout = a.weights = n.outputs[0], a.score = shifted->inputs[0];
+    if (!has_mode(n, PointwiseMode::mul) || a.probabilities < 0 || n.inputs[0] != a.probabilities)
+      continue;
+    a.of_score = a.of_sums = n.outputs[0];
+    a.dp = n.inputs[1];
+    const Node* const centred = made(a.dp, OpKind::pointwise);
+    if (!centred || !has_mode(*centred, PointwiseMode::sub)) continue;
+    a.dp = centred->inputs[0];
+    a.delta = centred->inputs[1];
+  }
+  if (a.of_score < 0 || a.delta != r.inputs[kO]) return false;
+  TensorId sums = kNoTensor;
+  for (NodeId id : r.nodes) {
+    const Node& n = state.node(id);
+    if (n.op != OpKind::matmul || n.outputs[0] == a.dp) continue;
+    const Node* const turned = made(n.inputs[0], OpKind::transpose);
+    if (!turned && made(n.inputs[1], OpKind::transpose))
+      sums = n.outputs[0];
+    else if (!turned || turned->inputs[0] != a.probabilities)  // of dQ or dK
+      a.of_sums = turned ? turned->inputs[0] : n.inputs[0];
+    if (a.of_sums == n.inputs[0]) a.dq_sums = n.outputs[0];
+  }
+  if (sums < 0) return false;
+  a.scaled = r.attributes.attn_scale == 1 ? sums : kNoTensor;
+  for (NodeId id : state.consumers(sums)) {
+    const Node& n = state.node(id);
+    if (a.scaled >= 0 || !has_mode(n, PointwiseMode::mul)) continue;
+    const TensorId by = n.inputs[n.inputs[0] == sums ? 1 : 0];
+    if (g[by].has_value && g[by].value == r.attributes.attn_scale) a.scaled = n.outputs[0];
+  }
+  // Masks of -infinity, where each row sees some columns: of others the softmax gives NaN.
+  const Dims& dim = g[a.score].dim;
+  const std::int64_t rows = dim[2], columns = dim[3];
+  AttentionBand band;
+  const TensorId seen = without_index_masks(state, a.score, band);
+  const std::int64_t left = band.left.value_or(rows + columns),
+                     right = band.right.value_or(rows + columns);
+  if (!band.chunk && right >= 0 && rows - left <= columns - 1 && left + right >= 1)
+    a.score = seen, a.band = band;
+  return a.scaled >= 0;
+}
+
 // Finds the tensors by what the expansion of sdpa_backward makes (lib/lower/sdpa.cpp).
 bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
   const Graph& g = state.graph();
   const Region& r = *a.region;
+  if (r.written_out) return find_written(state, a);
+  a.band = {r.band.left, r.band.right, r.band.bottom_right, r.attributes.padding_mask};
   const Dims &q = g[r.inputs[kQ]].dim, &k = g[r.inputs[kK]].dim;
   const Dims scores = {q[0], q[1], q[2], k[2]}, rows = {q[0], q[1], q[2], 1};
   for (NodeId id : r.nodes) {
@@ -198,7 +257,7 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
   to.group = v[1] > 0 ? q[1] / v[1] : 1;
   to.scale = r.attributes.attn_scale;
   to.deterministic = r.attributes.deterministic;
-  to.band = {r.band.left, r.band.right, r.band.bottom_right, r.attributes.padding_mask};
+  to.band = attention.band;
   const auto builder = [&](Body& body, const Dims& dim, int row, int column) {
     std::vector<Coordinate> at;
     for (int i : {0, 1, row, column}) at.push_back(index_coordinate(spec.extent.size(), i));
@@ -220,17 +279,32 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
     return s;
   };
   // From one tensor of the scores' dims to another.
-  const auto between = [&](Body& body, TensorId from, TensorId until) {
+  const auto between = [&](Body& body, TensorId from, TensorId until, int number = 0) {
     body.statements.push_back(accumulator(from));
+    body.statements.back().dim = number;
     BodyBuilder scores = builder(body, {q[0], q[1], q[2], v[2]}, Backward::m, Backward::n);
     scores.define(from, 0);
     body.statements.resize(static_cast<std::size_t>(scores.value(until)) + 1);
   };
-  if (attention.score != attention.scaled || to.scale <= 0) {
+  const auto rounded = [&](Body& body, TensorId t) {
+    if (t >= 0 && g.type(t) != DataType::f32) between(body, t, t);
+  };
+  const bool written = r.written_out;
+  if (written) {
+    rounded(to.rounded_dp, attention.dp);
+    rounded(to.rounded_ds, attention.of_score);
+  }
+  if (attention.score != attention.scaled || to.scale <= 0 ||
+      (written && (g.type(attention.scaled) != DataType::f32 || wanted(r, kDBias) ||
+                   attention.of_sums != attention.of_score))) {
     between(to.score, attention.scaled, attention.score);
-    auto gradient = derivative(spec, to.score);
-    if (!gradient) return {};
-    to.gradient = std::move(*gradient);
+    if (written) {
+      between(to.gradient, attention.of_score, attention.of_sums, 1);
+    } else {
+      auto gradient = derivative(spec, to.score);
+      if (!gradient) return {};
+      to.gradient = std::move(*gradient);
+    }
   }
   if (attention.weights != attention.before_dropout)
     between(to.weight, attention.before_dropout, attention.weights);

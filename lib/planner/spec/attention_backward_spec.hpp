@@ -15,8 +15,12 @@ struct AttentionBackwardNodes {
   TensorId probabilities = kNoTensor;
   // Before and after dropout: probabilities and weights, or their gradients where there is no dV.
   TensorId before_dropout = kNoTensor, weights = kNoTensor;
-  TensorId delta = kNoTensor;    // none where dV alone is wanted
+  TensorId delta = kNoTensor;  // none where dV alone is wanted, or the sum of P dP
+  // Where the region is written out: what P is multiplied by, less delta, to the scores' gradients,
+  // and what of these the products of dQ and dK multiply.
+  TensorId dp = kNoTensor, of_score = kNoTensor, of_sums = kNoTensor;
   TensorId dq_sums = kNoTensor;  // the product of which dQ is made; none where it is not wanted
+  AttentionBand band;
   // Of the region, without those of Delta; also those between them that have no kernel of their
   // own.
   std::vector<NodeId> nodes;

@@ -255,8 +255,8 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const PlanCo
 bool expands_faster(const KernelSpec& spec, double microseconds) {
   using Backward = AttentionBackwardSpec;
   const Backward& a = spec.attention_backward();
-  if (a.q.type != DataType::f32 || !a.score.statements.empty() || !a.weight.statements.empty() ||
-      !a.block_mask.statements.empty() || !a.wants_dq() || a.dk < 0 || a.dv < 0)
+  if (a.q.type != DataType::f32 || !a.plain() || !a.block_mask.statements.empty() ||
+      !a.wants_dq() || a.dk < 0 || a.dv < 0)
     return false;
   const auto pairs = static_cast<double>(count(spec.extent, 0, Backward::batch) *
                                          spec.extent[Backward::m] * spec.extent[Backward::n]);

@@ -144,7 +144,7 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
     e.sums = boxed_port(spec, a.sums, A::batch, {A::m, A::m + 1}, A::d);
     if (!e.sums) return false;
   }
-  const bool plain = a.score.statements.empty() && a.weight.statements.empty();
+  const bool plain = a.plain();
   const bool blocks = !a.block_mask.statements.empty();
   if (!choose_tile(e, depth, width, plain, blocks, device)) return false;
   if (!e.wide) {

@@ -1,0 +1,124 @@
+"""Gradients of attention as autograd engines and users write them out."""
+from corpus_graph import Graph
+
+
+def gradients(name, b=1, h=2, hk=None, m=70, n=None, d=64, dv=None, io="bf16", rounds=False, entries=False, scale="scores", softmax="node",
+              form="centred", delta=None, seen=None, hidden="-inf", mask=None, dbias=None, forward=False, transposed=True, wanted="qkv"):
+    """`rounds`: each step but the softmax of 16 bits; `entries`: products of [b h, rows, columns]; `scale`: of scores, of q or of dS's products;
+    `softmax`: a node, its steps, or exp(x - lse) of a given lse; `form` of its gradient; `delta`: of o that is given, or itself;
+    `seen`: masks by index, taken back by another select; `transposed`: dK as (Q^T dS)^T, as PyTorch has it."""
+    g = Graph("attention_gradients_" + name, io)
+    hk, n, dv = hk or h, n or m, dv or d
+    narrow = lambda t: g.tensor(t, data_type=io) if rounds else t
+    for t, heads, rows, width in (("q", h, m, d), ("k", hk, n, d), ("v", hk, n, dv), ("do", h, m, dv)):
+        g.tensor(t, [b, heads, rows, width])
+    scores, rows = [b, h, m, n], [b, h, m, 1]
+
+    def of_product(t, heads):  # as the products read it
+        if heads != h:
+            g.tensor(g.reshape(t, t + "_one", [b, heads, 1, n, d]), data_type=io)
+            each = g.tensor(t + "_each", [b, heads, h // heads, n, d], data_type=io)
+            t = g.tensor(g.reshape(g.pointwise("identity", each, t + "_one"), t + "_all", [b, h, n, d]), data_type=io)
+        return g.tensor(g.reshape(t, t + "_entries", [b * h, g.tensors[t.split("_")[0]]["dim"][2], d]), data_type=io) if entries else t
+
+    swap = [0, 2, 1] if entries else [0, 1, 3, 2]
+    turned = lambda t, out: g.tensor(g.transpose(t, out, swap), data_type=io) if rounds else g.transpose(t, out, swap)
+    shown = lambda t, out: narrow(g.reshape(t, out, scores)) if entries else t
+    flat = lambda t, out: narrow(g.reshape(t, out, [b * h, m, n])) if entries else t
+    constant = g.value("scale", d ** -0.5)
+    q, k, v, do = (of_product(t, heads) for t, heads in (("q", h), ("k", hk), ("v", hk), ("do", h)))
+    if scale == "q":
+        q = g.tensor(g.pointwise("mul", "q_scaled", q, constant), data_type=io)
+    kt, vt = turned(k, "kt"), turned(v, "vt")
+    x = shown(narrow(g.matmul(q, kt, "products")), "products_shown")
+    if scale != "q":
+        x = narrow(g.pointwise("mul", "scores", x, constant))
+    if mask:
+        x = narrow(g.pointwise("add", "masked", x, g.tensor("mask", mask, data_type=io)))
+    if seen:
+        g.pointwise("gen_index", "row", x, axis=2)
+        g.pointwise("gen_index", "column", x, axis=3)
+        g.pointwise("cmp_le", "seen", "column", "row")
+        x = narrow(g.pointwise("binary_select", "seen_scores", x, g.value("hidden", hidden), "seen"))
+    if softmax == "node":
+        g.node("softmax", {"X": x}, {"Y": "p"})
+    elif softmax == "given":
+        g.pointwise("exp", "p", g.pointwise("sub", "shifted", x, g.tensor("lse", rows, data_type="f32")))
+    else:
+        e = g.pointwise("exp", "e", g.pointwise("sub", "shifted", x, g.reduction("max", x, "largest", rows)))
+        total = g.reduction("add", e, "total", rows)
+        g.pointwise("div", "p", e, total)
+    p = g.tensor(g.pointwise("identity", "p_narrow", "p"), data_type=io) if rounds else "p"
+    if forward:
+        g.tensor(g.matmul(flat(p, "p_flat"), v, "o"), data_type=io)
+        g.output("o")
+    dp = shown(narrow(g.matmul(do, vt, "dp")), "dp_shown")
+    if delta == "o":
+        if not forward:
+            g.tensor("o", [b, h, m, dv])
+        r = g.reduction("add", g.pointwise("mul", "do_o", do, "o"), "delta", rows)
+    elif delta == "given":
+        r = g.tensor("delta", rows, data_type="f32")
+    else:
+        r = g.reduction("add", g.pointwise("mul", "p_dp", "p", dp), "dot", rows)
+    if form == "centred":
+        ds = g.pointwise("mul", "ds", "p", g.pointwise("sub", "centred", dp, r))
+    elif form == "torch":
+        ds = g.pointwise("sub", "ds", "p_dp", g.pointwise("mul", "p_dot", "p", r))
+    else:
+        ds = g.pointwise("add", "ds", "p_dp", g.pointwise("mul", "p_dot", "p", g.pointwise("neg", "less", r)))
+    narrow(ds)
+    if dbias:
+        if dbias == scores:
+            g.pointwise("identity", "dbias", ds)
+        else:
+            g.reduction("add", ds, "dbias", dbias)
+        g.output("dbias", data_type=io)
+    if seen:
+        ds = narrow(g.pointwise("binary_select", "ds_seen", ds, g.value("nothing", 0.0), "seen"))
+    if scale == "scores":
+        ds = narrow(g.pointwise("mul", "ds_scaled", ds, constant))
+    ds, p = flat(ds, "ds_flat"), flat(p, "p_of_dv")
+
+    def result(t, out, heads, rescaled):
+        if rescaled:
+            t = narrow(g.pointwise("mul", out + "_rescaled", t, constant))
+        if entries:
+            t = narrow(g.reshape(t, out + "_by_head", [b, h, g.tensors[out[1]]["dim"][2], d]))
+        if heads != h:
+            t = narrow(g.reshape(t, out + "_groups", [b, heads, h // heads, n, d]))
+            t = narrow(g.reduction("add", t, out + "_sum", [b, heads, 1, n, d]))
+            t = narrow(g.reshape(t, out + "_joined", [b, heads, n, d]))
+        g.pointwise("identity", out, t)
+        g.output(out, data_type=io)
+
+    if "q" in wanted:
+        result(narrow(g.matmul(ds, k, "dq_product")), "dq", h, scale in ("q", "products"))
+    if "k" in wanted:
+        if transposed:
+            t = turned(narrow(g.matmul(turned(q, "qt"), ds, "dk_product")), "dk_turned")
+        else:
+            t = narrow(g.matmul(turned(ds, "dst"), q, "dk_product"))
+        result(t, "dk", hk, scale == "products")
+    if "v" in wanted:
+        result(narrow(g.matmul(turned(p, "pt"), do, "dv_product")), "dv", hk, False)
+
+
+gradients("plain", b=2, m=150, n=200, transposed=False)
+gradients("whole_step", forward=True, m=130, d=128, softmax="steps")
+gradients("torch", b=2, h=3, m=90, n=130, rounds=True, entries=True, form="torch", forward=True)
+gradients("jax", b=2, m=80, form="jax", softmax="steps", io="f16", transposed=False)
+gradients("eager_causal", h=3, m=150, rounds=True, form="torch", seen="diagonal", forward=True)
+gradients("causal", m=200, d=32, seen="diagonal", transposed=False)
+gradients("causal_number", m=140, seen="diagonal", hidden=-1e9, io="f16")
+gradients("flash", h=3, m=100, n=140, softmax="given", delta="o", scale="products", transposed=False)
+gradients("delta_given", m=100, n=72, d=96, softmax="given", delta="given", wanted="qk")
+gradients("scaled_queries", b=2, m=66, n=100, rounds=True, scale="q")
+gradients("grouped", b=2, h=4, hk=2, m=80, n=96, rounds=True, form="torch", forward=True)
+gradients("grouped_entries", h=6, hk=2, m=70, n=90, rounds=True, entries=True, form="torch", seen="diagonal", forward=True)
+gradients("mask", b=2, h=2, m=70, n=88, mask=[2, 1, 1, 88], form="torch", rounds=True, forward=True)
+gradients("bias", h=2, m=72, n=80, mask=[1, 2, 72, 80], dbias=[1, 2, 72, 80])
+gradients("bias_of_heads", b=2, h=2, m=72, n=80, mask=[1, 2, 72, 80], dbias=[1, 2, 72, 80])
+gradients("dv_dq", m=70, n=90, dv=64, wanted="qv", io="f16")
+gradients("dk_alone", m=70, n=90, wanted="k")
+gradients("wide", h=1, m=70, n=90, d=160, rounds=True, forward=True)
