@@ -38,7 +38,9 @@ def gradients(name, b=1, h=2, hk=None, m=70, n=None, d=64, dv=None, io="bf16", r
     if seen:
         g.pointwise("gen_index", "row", x, axis=2)
         g.pointwise("gen_index", "column", x, axis=3)
-        g.pointwise("cmp_le", "seen", "column", "row")
+        if seen == "bottom_right":
+            g.pointwise("add", "diagonal", "row", g.value("shift", float(n - m)))
+        g.pointwise("cmp_le", "seen", "column", "diagonal" if seen == "bottom_right" else "row")
         x = narrow(g.pointwise("binary_select", "seen_scores", x, g.value("hidden", hidden), "seen"))
     if softmax == "node":
         g.node("softmax", {"X": x}, {"Y": "p"})
@@ -111,6 +113,9 @@ gradients("jax", b=2, m=80, form="jax", softmax="steps", io="f16", transposed=Fa
 gradients("eager_causal", h=3, m=150, rounds=True, form="torch", seen="diagonal", forward=True)
 gradients("causal", m=200, d=32, seen="diagonal", transposed=False)
 gradients("causal_number", m=140, seen="diagonal", hidden=-1e9, io="f16")
+# Rows that see nothing are NaN, and with them all that sums over rows.
+gradients("unseen_rows", m=100, n=60, seen="bottom_right", wanted="q")
+gradients("bottom_right", m=70, n=130, seen="bottom_right", rounds=True, form="torch")
 gradients("flash", h=3, m=100, n=140, softmax="given", delta="o", scale="products", transposed=False)
 gradients("delta_given", m=100, n=72, d=96, softmax="given", delta="given", wanted="qk")
 gradients("scaled_queries", b=2, m=66, n=100, rounds=True, scale="q")

@@ -20,8 +20,6 @@ namespace {
 
 using M = PointwiseMode;
 
-bool at_pointwise(OpKind op) { return op == OpKind::pointwise; }
-
 class GradientRegion {
  public:
   GradientRegion(MovedViews& views, WrittenGradients w, NodeId like)
@@ -34,6 +32,7 @@ class GradientRegion {
 
   // Nothing is changed where this says no.
   bool fits() const {
+    if (w_.total >= 0 && guards_stats()) return false;
     const auto narrow = [&](const FactorOf& f) {
       const DataType t = g_.type(f.t);
       return attention_factor_type(t, g_.is_virtual(f.t), g_.options().io) != DataType::none;
@@ -115,30 +114,36 @@ class GradientRegion {
     return shaped(t, rows_);
   }
   // shift + log(total), which forward stores beside its result; the graph's own where it has one.
+  // A tensor that a node of this mode makes of `t`, and of `beside` where that is one.
+  TensorId made_of(TensorId t, M m, TensorId beside = kNoTensor) const {
+    if (t < 0) return kNoTensor;
+    for (NodeId n : g_.readers(t)) {
+      const TensorId y = g_.node(n).outputs[0];
+      const auto& inputs = g_.node(n).inputs;
+      if (mode_of(g_, y) == m && !g_.in_region(n) && g_.type(y) == DataType::f32 &&
+          (beside < 0 || std::find(inputs.begin(), inputs.end(), beside) != inputs.end()))
+        return y;
+    }
+    return kNoTensor;
+  }
+  // Whether a softmax stores Stats that are not shift + log(total) where a row sees nothing.
+  bool guards_stats() const {
+    const TensorId stats = made_of(made_of(w_.total, M::log), M::add, w_.shift);
+    return made_of(stats, M::binary_select, w_.shift) >= 0;
+  }
   TensorId made_stats() {
-    const auto reader = [&](TensorId t, M m, TensorId beside) {
-      for (NodeId n : g_.readers(t)) {
-        const TensorId y = g_.node(n).outputs[0];
-        const auto& inputs = g_.node(n).inputs;
-        if (mode_of(g_, y) == m && !g_.in_region(n) && g_.type(y) == DataType::f32 &&
-            (beside < 0 || std::find(inputs.begin(), inputs.end(), beside) != inputs.end()))
-          return y;
-      }
-      return kNoTensor;
-    };
     const Dims dim = g_[w_.total].dim;
-    TensorId logarithm = reader(w_.total, M::log, kNoTensor);
+    TensorId logarithm = made_of(w_.total, M::log);
     if (logarithm < 0) {
       logarithm = g_.tensor_like(w_.total, dim, DataType::f32, "_log");
       g_.make(logarithm, OpKind::pointwise, mode(M::log), {w_.total}, g_.producer(w_.total));
     }
-    TensorId stats = reader(logarithm, M::add, w_.shift);
+    TensorId stats = made_of(logarithm, M::add, w_.shift);
     if (stats < 0) {
       stats = g_.tensor_like(w_.total, dim, DataType::f32, "_stats");
       g_.make(stats, OpKind::pointwise, mode(M::add), {w_.shift, logarithm}, g_.producer(w_.total));
     }
-    const TensorId guarded = reader(stats, M::binary_select, w_.shift);
-    return guarded >= 0 ? guarded : stats;
+    return stats;
   }
   // The sum of P dP along rows, of the numbers that they are rounded to: a region of its own whose
   // one result is the gradient of a bias with one element a row, of P (dP - 0). Where nothing else
@@ -299,7 +304,8 @@ class GradientRegion {
       if (t == w_.ds || std::any_of(w_.back.begin(), w_.back.end(),
                                     [&](NodeId n) { return g_.node(n).outputs[0] == t; }))
         return true;
-      t = g_.node(g_.producer(t)).inputs[0];
+      const auto& inputs = g_.node(g_.producer(t)).inputs;
+      t = inputs[g_[inputs[0]].has_value && inputs.size() > 1 ? 1 : 0];
     }
     return false;
   }

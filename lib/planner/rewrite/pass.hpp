@@ -42,6 +42,7 @@ std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group
 // ---- for passes
 
 inline bool at_views(OpKind op) { return is_view_op(op); }
+inline bool at_pointwise(OpKind op) { return op == OpKind::pointwise; }
 inline bool at_matmuls(OpKind op) { return op == OpKind::matmul; }
 inline bool at_reductions(OpKind op) { return op == OpKind::reduction; }
 

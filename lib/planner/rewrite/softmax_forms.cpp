@@ -16,8 +16,6 @@ namespace {
 
 using M = PointwiseMode;
 
-bool at_pointwise(OpKind op) { return op == OpKind::pointwise; }
-
 bool has_mode(const Rewriter& g, TensorId t, M mode) {
   const Node* const n = t >= 0 ? elementwise(g, t) : nullptr;
   return n && std::get<PointwiseAttributes>(n->attributes).mode == mode;

@@ -3,24 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/rewrite/gradient_steps.hpp"
+
 namespace sinter {
 
 using M = PointwiseMode;
 
-std::optional<PointwiseMode> mode_of(const Rewriter& g, TensorId t) {
-  const Node* const n = t >= 0 ? g.made_by(t, OpKind::pointwise) : nullptr;
-  if (!n) return {};
-  return std::get<PointwiseAttributes>(n->attributes).mode;
-}
-
 namespace {
 
-constexpr int kMostSteps = 24;  // of a chain between two products
-
-class Search {
+class Search : GradientSteps {
  public:
-  // `shares`: keys that are copied for heads are shared by these, whose gradients are summed.
-  Search(const Rewriter& g, bool shares) : g_(g), shares_(shares) {}
+  using GradientSteps::GradientSteps;
 
   std::optional<WrittenGradients> run(NodeId of_ds) {
     TensorId y = g_.node(of_ds).outputs[0];
@@ -38,155 +31,6 @@ class Search {
   }
 
  private:
-  // ---- single steps
-
-  bool made(TensorId t, M mode) const { return mode_of(g_, t) == mode; }
-  TensorId input(TensorId t, std::size_t i) const { return g_.node(g_.producer(t)).inputs[i]; }
-  bool computes_f32(const Node& n) const {
-    return fits_f32(n.compute == DataType::none ? g_.options().compute : n.compute);
-  }
-  bool is_real(TensorId t) const { return is_floating(g_.type(t)) && fits_f32(g_.type(t)); }
-  bool in_f32(TensorId t) const {
-    const NodeId p = g_.producer(t);
-    return p >= 0 && !g_.in_region(p) && computes_f32(g_.node(p)) && is_real(t);
-  }
-  std::optional<double> number(TensorId t) const {
-    if (t < 0 || !g_[t].has_value || g_[t].bound_value || !std::isfinite(g_[t].value)) return {};
-    return g_[t].value;
-  }
-  // Whether a reshape leaves the last two dims as they are.
-  static bool keeps_matrices(const Dims& a, const Dims& b) {
-    return a.size() >= 2 && b.size() >= 2 && a.back() == b.back() &&
-           a[a.size() - 2] == b[b.size() - 2];
-  }
-  bool swaps_last(const Node& n) const {
-    const auto* const a = std::get_if<TransposeAttributes>(&n.attributes);
-    if (!a) return false;
-    const Dims& p = a->permutation;
-    for (int i = 0; i < p.size() - 2; ++i)
-      if (p[i] != i) return false;
-    return p.size() >= 2 && p[p.size() - 1] == p.size() - 2;
-  }
-  bool converts(const Node& n) const {
-    return n.op == OpKind::pointwise && n.attributes == Attributes{PointwiseAttributes{}} &&
-           g_[n.inputs[0]].dim == g_[n.outputs[0]].dim && is_real(n.inputs[0]) &&
-           is_real(n.outputs[0]);
-  }
-  bool reshapes(const Node& n) const {
-    return n.op == OpKind::reshape && is_real(n.inputs[0]) && is_real(n.outputs[0]) &&
-           keeps_matrices(g_[n.inputs[0]].dim, g_[n.outputs[0]].dim);
-  }
-  bool transposes(const Node& n) const {
-    return n.op == OpKind::transpose && is_real(n.inputs[0]) && is_real(n.outputs[0]) &&
-           swaps_last(n);
-  }
-
-  // `t` without conversions and views of the leading dims, which round it to `type`: f32 where they
-  // do not, none where they do so to several.
-  TensorId bare(TensorId t, DataType& type) const {
-    type = DataType::f32;
-    for (int i = 0; i < kMostSteps; ++i) {
-      if (const DataType here = g_.type(t); here != DataType::f32)
-        type = type == DataType::f32 || type == here ? here : DataType::none;
-      if (g_.producer(t) < 0) break;
-      const Node& n = g_.node(g_.producer(t));
-      if (!converts(n) && !reshapes(n)) break;
-      t = n.inputs[0];
-    }
-    return t;
-  }
-  // The same where nothing is rounded.
-  TensorId bare(TensorId t) const {
-    DataType type;
-    const TensorId x = bare(t, type);
-    return type == DataType::f32 ? x : t;
-  }
-  // One number for each row of n: without conversions, views, and what broadcasts it to the rows.
-  TensorId row(TensorId t, std::int64_t columns) const {
-    for (int i = 0; i < kMostSteps && g_.producer(t) >= 0; ++i) {
-      const Node& n = g_.node(g_.producer(t));
-      const TensorId x = n.inputs[0];
-      const bool copies =
-          n.op == OpKind::pointwise && n.attributes == Attributes{PointwiseAttributes{}} &&
-          g_.type(x) == DataType::f32 && g_.type(t) == DataType::f32 &&
-          (g_[x].dim == g_[t].dim ||
-           (g_[x].dim.size() == g_[t].dim.size() &&
-            count(g_[x].dim) * columns == count(g_[t].dim) && g_[x].dim.back() == 1));
-      if (!copies && (n.op != OpKind::reshape || g_.type(x) != g_.type(t))) break;
-      t = x;
-    }
-    return t;
-  }
-  bool is_row(TensorId r, TensorId x) const {
-    return g_[x].dim.back() > 0 && count(g_[r].dim) * g_[x].dim.back() == count(g_[x].dim) &&
-           g_.type(r) == DataType::f32;
-  }
-  // What `t` sums along rows; kNoTensor where it does not.
-  TensorId summed(TensorId t, ReductionMode mode) const {
-    const Node* const n = t >= 0 ? g_.made_by(t, OpKind::reduction) : nullptr;
-    if (!n || !in_f32(t) || std::get<ReductionAttributes>(n->attributes).mode != mode)
-      return kNoTensor;
-    Dims rows = g_[n->inputs[0]].dim;
-    if (rows.size() == 0) return kNoTensor;
-    rows.back() = 1;
-    return rows == g_[t].dim ? n->inputs[0] : kNoTensor;
-  }
-
-  FactorOf factor(TensorId t, bool swapped) const {
-    FactorOf f{t, swapped, 1};
-    for (int i = 0; i < kMostSteps && g_.producer(f.t) >= 0 && !g_[f.t].output; ++i) {
-      const Node& n = g_.node(g_.producer(f.t));
-      if (g_.in_region(g_.producer(f.t)) || n.inputs[0] < 0 || !is_real(n.inputs[0]) ||
-          !holds(g_.type(f.t), g_.type(n.inputs[0])))
-        break;
-      const std::int64_t group = shares_ && f.group == 1 ? repeats(n) : 1;
-      if (transposes(n))
-        f.swapped = !f.swapped;
-      else if (group > 1)
-        f.group = group;
-      else if (!converts(n) && !reshapes(n))
-        break;
-      f.t = n.inputs[0];
-    }
-    return f;
-  }
-  // How often each entry of the last leading dim is copied; 1: not at all.
-  std::int64_t repeats(const Node& n) const {
-    if (n.op != OpKind::pointwise || !(n.attributes == Attributes{PointwiseAttributes{}})) return 1;
-    return repeats(g_[n.inputs[0]].dim, g_[n.outputs[0]].dim);
-  }
-  static std::int64_t repeats(const Dims& from, const Dims& to) {
-    if (from.size() != to.size() || from.size() < 3 || !keeps_matrices(from, to)) return 1;
-    const int last = from.size() - 3;
-    for (int i = 0; i < last; ++i)
-      if (from[i] != to[i]) return 1;
-    return from[last] == 1 ? to[last] : 1;
-  }
-  // Also as the product broadcasts it.
-  FactorOf factor_of(const Node& product, std::size_t port, bool swapped) const {
-    const TensorId t = product.inputs[port];
-    Dims to = g_[product.outputs[0]].dim;
-    const Dims& from = g_[t].dim;
-    for (int i = 1; i <= 2; ++i) to[to.size() - i] = from[from.size() - i];
-    FactorOf f = factor(t, swapped);
-    const std::int64_t group = repeats(from, to);
-    if (group > 1) f = {f.group > 1 ? kNoTensor : f.t, f.swapped, group};
-    return f;
-  }
-  bool same(const FactorOf& a, const FactorOf& b) const {
-    if (a.t < 0 || b.t < 0 || a.group != b.group) return false;
-    if (a.t == b.t) return a.swapped == b.swapped;
-    const auto x = g_.location(a.t), y = g_.location(b.t);
-    if (!x || !y || x->root != y->root || x->offset != y->offset || g_.type(a.t) != g_.type(b.t))
-      return false;
-    const auto along = [&](const FactorOf& f, Dims dims) {
-      if (f.swapped) std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
-      return dims;
-    };
-    return along(a, g_[a.t].dim) == along(b, g_[b.t].dim) &&
-           along(a, x->stride) == along(b, y->stride);
-  }
-
   // ---- dS
 
   bool softmax_gradient(TensorId y) {
@@ -300,7 +144,9 @@ class Search {
   // From `t` up to the product that it is a linear function of, where it is seen.
   bool chain(TensorId t, int steps) {
     const NodeId p = g_.producer(t);
-    if (p < 0 || steps > kMostSteps || !in_f32(t) || g_[t].output) return false;
+    constexpr int kMost = 512;
+    if (p < 0 || steps > kMostSteps || ++looked_at_ > kMost || !in_f32(t) || g_[t].output)
+      return false;
     const Node& n = g_.node(p);
     if (n.op == OpKind::matmul) {
       r_.sums = t;
@@ -369,7 +215,7 @@ class Search {
     std::vector<NodeId> nodes;  // that change numbers
     double times = 1;           // by these
     bool rounded = false;       // by a node before the last one
-    bool exact = true;          // apart from a last rounding, and from masks of what is zero
+    bool exact = true;          // apart from a last rounding
     bool swapped = false;
     int steps = 0;
   };
@@ -478,7 +324,7 @@ class Search {
         }
       } else if (masks_again(n, t) && !path.swapped) {
         next.nodes.push_back(id);
-        next.exact = next.exact && !path.rounded && hides_all(n.inputs[2]);
+        next.exact = next.exact && !path.rounded;
         next.rounded = path.rounded || g_.type(y) != DataType::f32;
       } else if (const auto by = scaling(n, t)) {
         next.nodes.push_back(id);
@@ -493,15 +339,6 @@ class Search {
       if (!uses_of_ds(y, next)) return false;
     }
     return true;
-  }
-  // Whether a condition masks by -infinity: what it hides is zero already.
-  bool hides_all(TensorId condition) const {
-    return std::all_of(r_.between.begin(), r_.between.end(), [&](NodeId id) {
-      const Node& n = g_.node(id);
-      if (mode_of(g_, n.outputs[0]) != M::binary_select || n.inputs[2] != condition) return true;
-      return std::any_of(n.inputs.begin(), n.inputs.begin() + 2,
-                         [&](TensorId t) { return g_[t].has_value && std::isinf(g_[t].value); });
-    });
   }
   bool takes_bias(TensorId y, const Path& path) {
     if (r_.dbias >= 0 || path.swapped || !path.nodes.empty() || g_[y].dim.size() != 4) return false;
@@ -532,6 +369,8 @@ class Search {
       // The factor may stand behind the products, too.
       r_.scale = *by;
       behind_ = about(path.times, 1) ? *by : 1;
+      for (NodeId n : path.nodes)
+        if (!scales_again(n)) r_.back.push_back(n);
       return true;
     }
     r_.back = path.nodes;
@@ -576,9 +415,8 @@ class Search {
     return true;
   }
 
-  const Rewriter& g_;
-  const bool shares_;
   WrittenGradients r_;
+  int looked_at_ = 0;  // while the score's product is looked for
   std::vector<std::pair<TensorId, std::size_t>> conditions_;  // with the side that is seen
   std::vector<Product> products_;
   double behind_ = 1;  // the factor behind the products of dQ and dK

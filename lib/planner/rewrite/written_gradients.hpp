@@ -35,7 +35,7 @@ struct WrittenGradients {
   // From the sums to the score and from dS to dSums, each node behind what it reads.
   std::vector<NodeId> between, back;
   // The score is the sum times this before anything else, and dQ and dK have this factor in front
-  // or behind their products; 1: `between` and `back` say what there is.
+  // or behind their products, which `back` leaves out; 1: `between` and `back` say what there is.
   double scale = 1;
   // P = exp(score - stats), where stats are a tensor, or shift + log(total).
   TensorId stats = kNoTensor, shift = kNoTensor, total = kNoTensor;

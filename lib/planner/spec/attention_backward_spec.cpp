@@ -118,6 +118,14 @@ bool find_written(const FusionState& state, AttentionBackwardNodes& a) {
                      right = band.right.value_or(rows + columns);
   if (!band.chunk && right >= 0 && rows - left <= columns - 1 && left + right >= 1)
     a.score = seen, a.band = band;
+  // What takes back these masks: pairs that do not see each other have no gradient.
+  if (a.band.bounded() && a.score == a.scaled)
+    for (TensorId t = a.of_sums; t != a.of_score;) {
+      const Node* const select = made(t, OpKind::pointwise);
+      if (!select || !has_mode(*select, PointwiseMode::binary_select)) break;
+      t = select->inputs[g[select->inputs[0]].has_value ? 1 : 0];
+      if (t == a.of_score) a.of_sums = t;
+    }
   return a.scaled >= 0;
 }
 
