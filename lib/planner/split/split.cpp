@@ -13,6 +13,7 @@
 #include "planner/split/statistics.hpp"
 #include "planner/split/walked_sums.hpp"
 #include "schedule/rowwise/rowwise.hpp"
+#include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -32,9 +33,9 @@ constexpr std::int64_t kShortestUnit = 32;
 // bytes; three take 6 us and as long as it takes to read once more and write.)
 constexpr std::int64_t kLine = 128, kManyPieces = 16;
 
-// The fewest elements that are worth a block of their own. (On an H200, us with 32768, 16384 and 8192:
-// gradients of batch norms of 5 x 64 x 56 x 56 10.8, 8.5 and 7.4, 8 x 100 x 512 9.9, 6.8 and 5.7; softmax
-// over a million 10.8, 9.0 and 8.4, the sum of four millions 4.1, 4.0 and 4.7.)
+// The fewest elements that are worth a block of their own. (On an H200, us with 32768, 16384 and
+// 8192: gradients of batch norms of 5 x 64 x 56 x 56 10.8, 8.5 and 7.4, 8 x 100 x 512 9.9, 6.8
+// and 5.7; softmax over a million 10.8, 9.0 and 8.4, the sum of four millions 4.1, 4.0 and 4.7.)
 std::int64_t elements_a_block() {
   static const std::int64_t n = [] {
     std::int64_t value = 16384;
