@@ -122,17 +122,13 @@ void print_load_beside(TextWriter& out, const AttentionConfig& e, std::size_t i,
   const LoadBeside& load = e.loads_beside[i];
   const auto p = static_cast<std::size_t>(
       scores.body.statements[static_cast<std::size_t>(load.statement)].port);
-  const Access& a = scores.ports[p].access;
   out.open("struct Beside{} {{", i);
   out.line("using Number = {};", storage_type(scores.ports[p].type));
+  out.line("static constexpr bool same_rows = {};", load.same_rows);
   if (load.box) {
     print_box_load(out, *load.box, fmt::format("map_beside_{}", i), kScores);
     return out.close("};");
   }
-  bool same = true;
-  for (const int index : {AttentionSpec::member, AttentionSpec::query})
-    same = same && (a.stride[index] == 0 || scores.extent[index] == 1);
-  out.line("static constexpr bool same_rows = {};", same);
   out.open("SINTER_DEVICE static const Number* at(const Args& args, const FirstCoord& c) {{");
   out.line("return args.{} + sinter::locate<Config::{}>(c).offset;", names.port[p],
            names.access[p]);

@@ -263,10 +263,29 @@ std::string BodyText::load(const Statement& s, int i) const {
                      value_type(s.arithmetic), pointer(s), otherwise);
 }
 
+// Which operand of a sum is a product that it may take in, or -1.
+int BodyText::fused_product(const Statement& s) const {
+  if (!fuses_products_ || s.mode != PointwiseMode::add || s.arithmetic != DataType::f32) return -1;
+  for (std::size_t a = 0; a < s.args.size(); ++a) {
+    const Statement& of = statement(s.args[a]);
+    const auto number = static_cast<std::size_t>(s.args[a]);
+    if (number < prepared_.size() && prepared_[number]) continue;  // its factors are not at hand
+    if (of.kind == StatementKind::pointwise && of.mode == PointwiseMode::mul &&
+        of.arithmetic == DataType::f32)
+      return static_cast<int>(a);
+  }
+  return -1;
+}
+
 // The struct of pointwise.hpp has the mode's name, and takes its parameters after its operands.
 std::string BodyText::pointwise(const Statement& s, int i) const {
   if (const int d = divisor(i); d >= 0)
     return fmt::format("sinter::math::divide({}, {})", operand(s, 0), divisor_name(d));
+  if (const int a = fused_product(s); a >= 0) {
+    const Statement& product = statement(s.args[static_cast<std::size_t>(a)]);
+    return fmt::format("sinter::math::fma({}, {}, {})", operand(product, 0), operand(product, 1),
+                       operand(s, static_cast<std::size_t>(1 - a)));
+  }
   std::string operands;
   for (std::size_t a = 0; a < s.args.size(); ++a) operands += (a ? ", " : "") + operand(s, a);
   for (int p = 0; p < info(s.mode).params; ++p)

@@ -60,6 +60,8 @@ class BodyText {
   int taken() const { return taken_; }
   // Or the loads whose numbers the function gets as `beside`.
   void take_beside(std::vector<int> loads) { beside_ = std::move(loads); }
+  // f32 sums of products are rounded once.
+  void fuse_products() { fuses_products_ = true; }
   // "sinter::bits_of_run<Drawn>(seed, offset, c, sinter::Bernoulli{..})": the numbers of its run.
   std::string run(int i) const;
   // "const float y = ...;", or the store or reduce.
@@ -84,6 +86,7 @@ class BodyText {
   std::string cast(std::string value, DataType from, DataType to) const;
   std::string load(const Statement& s, int i) const;
   std::string pointwise(const Statement& s, int i) const;
+  int fused_product(const Statement& s) const;
   std::string convert(const Statement& s) const;
   std::string random(int i) const;
   std::string gather(const Statement& s, int i) const;
@@ -97,6 +100,7 @@ class BodyText {
   std::vector<bool> prepared_;
   int taken_ = -1;
   std::vector<int> beside_;
+  bool fuses_products_ = false;
   std::vector<std::string> names_, divisor_names_;
   std::vector<bool> of_segment_;
 };

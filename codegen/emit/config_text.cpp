@@ -301,6 +301,8 @@ void add_constants(const KernelSpec& spec, const AttentionConfig& e,
                      {"heads_together", e.heads_together},
                      {"splits", e.attention.splits},
                      {"products", 1}});
+  if (e.least_blocks > 1) c.push_back({"blocks", e.least_blocks});
+  if (bytes_of_boxes(e) > 0) c.push_back({"box_stages", e.box_stages});
   if (rounds_divided(e.weight)) c.push_back({"key_walks", 2});
   if (e.attention.parts >= 0) {
     const PartOfKeys part = part_of_keys(e, spec.extent[AttentionSpec::e]);

@@ -24,6 +24,7 @@ class Printed {
         of_element_(size_),
         members_(size_),
         divisors_(size_) {
+    text_.fuse_products();
     need(text_.size() - 1);
     if (f.takes_drawn) take_drawn();
   }

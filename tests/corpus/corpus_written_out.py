@@ -170,6 +170,24 @@ g.output("stats", data_type="f32")
 g.matmul(g.pointwise("div", "p", e, "total"), "v", "o")
 g.output("o")
 
+# The bias of pairs and the mask of keys that protein models add, with a gate.
+def pairs_and_keys(name, b, h, s, d, mask, io="bf16"):
+    g = Graph("attention_written_out_" + name, io)
+    for t in ("q", "k", "v", "gate"):
+        g.tensor(t, [b, h, s, d], stride=[s * h * d, d, h * d, 1])
+    g.transpose("k", "kt", [0, 1, 3, 2])
+    x = g.pointwise("mul", "scaled", g.matmul("q", "kt", "products"), g.value("scale", d ** -0.5))
+    x = g.pointwise("add", "of_pairs", x, g.tensor("pairs", [1, h, s, s]))
+    x = g.pointwise("add", "of_keys", x, g.tensor("keys", [b, 1, 1, s], data_type=mask))
+    g.node("softmax", {"X": x}, "p")
+    g.matmul("p", "v", "sums")
+    g.pointwise("mul", "o", "sums", g.pointwise("sigmoid_fwd", "opened", "gate"))
+    g.output("o", stride=[s * h * d, d, h * d, 1])
+
+
+pairs_and_keys("pairs_and_keys", 3, 2, 200, 32, "bf16")
+pairs_and_keys("pairs_and_keys_f32", 2, 1, 136, 128, "f32", "f16")
+
 # A sink beside the scores of segments, whose numbers are integers.
 g, x = start("sink_of_segments", 70, 90, [2, 3])
 same = g.pointwise("cmp_eq", "same", g.tensor("of_rows", [2, 1, 70, 1], data_type="i32"), g.tensor("of_keys", [2, 1, 1, 90], data_type="i32"))

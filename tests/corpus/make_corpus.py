@@ -8,6 +8,7 @@ import pathlib
 
 import corpus_attention  # noqa: F401 (each adds its graphs)
 import corpus_beside  # noqa: F401
+import corpus_biases  # noqa: F401
 import corpus_calls  # noqa: F401
 import corpus_chained  # noqa: F401
 import corpus_convolution  # noqa: F401

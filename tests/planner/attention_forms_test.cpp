@@ -254,14 +254,14 @@ TEST_CASE("what a score reads of neighbouring keys comes in boxes or for eight o
     std::int64_t keys;
     By by;
   };
-  // Of up to 64 queries nothing comes in boxes.
+  // Of up to 32 queries only what all of them share comes in boxes.
   const Case cases[] = {
-      {{1, 3, 50, 72}, bf16, 72, By::eight},    {{2, 1, 50, 72}, f32, 72, By::eight},
+      {{1, 3, 30, 72}, bf16, 72, By::eight},    {{2, 1, 50, 72}, f32, 72, By::box},
       {{2, 1, 1, 72}, u8, 72, By::eight},       {{1, 3, 50, 70}, bf16, 70, By::element},
-      {{1, 3, 50, 1}, bf16, 72, By::element},   {{1, 1, 1, 76}, bf16, 76, By::element},
+      {{1, 3, 50, 1}, bf16, 72, By::element},   {{1, 3, 1, 76}, bf16, 76, By::element},
       {{2, 1, 1, 72}, i32, 72, By::element},    {{1, 3, 130, 72}, bf16, 72, By::box},
       {{2, 1, 130, 76}, f32, 76, By::box},      {{2, 3, 130, 80}, u8, 80, By::box},
-      {{2, 1, 1, 72}, bf16, 72, By::eight},     {{2, 1, 130, 1}, bf16, 72, By::element},
+      {{2, 1, 1, 72}, bf16, 72, By::box},       {{2, 1, 130, 1}, bf16, 72, By::element},
       {{1, 3, 130, 70}, bf16, 70, By::element},
   };
   for (const Case& c : cases) {
@@ -277,6 +277,38 @@ TEST_CASE("what a score reads of neighbouring keys comes in boxes or for eight o
     const auto& beside = plan->engine.loads_beside;
     REQUIRE(beside.size() == (c.by == By::element ? 0 : 1));
     CHECK((!beside.empty() && beside[0].box) == (c.by == By::box));
+    if (!beside.empty()) CHECK(beside[0].same_rows == (c.dim[2] == 1));
+  }
+}
+
+TEST_CASE("biases that TMA does not take are copied first where many scores read them") {
+  struct Case {
+    std::int64_t entries;
+    Dims dim;
+    int copies;
+  };
+  const Case cases[] = {
+      {64, {1, 3, 511, 511}, 1},  // rows of an odd number of keys
+      {64, {64, 1, 1, 511}, 1},   // a row for each entry
+      {1, {1, 3, 511, 511}, 0},   // read once
+      {64, {1, 3, 511, 1}, 0},    // no keys that lie together
+      {64, {1, 1, 1, 511}, 0},    // one row that starts where it may
+  };
+  for (const Case& c : cases) {
+    INFO(to_string(c.dim) << ", " << c.entries);
+    Graph g({.name = "attention", .io = bf16, .intermediate = f32});
+    const auto o = forms::operands(g, {c.entries, 3}, {c.entries, 3}, 511, 511);
+    const Tensor bias = g.tensor({.name = "bias", .dim = c.dim, .data_type = bf16});
+    g.output(matmul(softmax(forms::scores(o) + bias), o.v), "o");
+    const Lowered moved = rewritten(lower(g), device_model("sm_90a"));
+    const Partition p = partition(*moved.graph, true, "sm_90a", moved.regions);
+    std::vector expected(static_cast<std::size_t>(c.copies), Family::pointwise);
+    expected.push_back(Family::attention);
+    REQUIRE(families(p) == expected);
+    const auto plan = plan_attention(p.kernels.back(), device_model("sm_90a"));
+    REQUIRE(plan);
+    const auto& beside = plan->engine.loads_beside;
+    CHECK((!beside.empty() && beside[0].box) == (c.copies > 0 || c.dim[1] == 1));
   }
 }
 

@@ -129,8 +129,10 @@ class Consumer {
   const unsigned shared_;
   const unsigned long long q_, k_, v_;  // descriptors, of the first stages
   const Turns<S::warps / 4, Config::ping_pong && (S::consumers > 1)> turns_;
-  const int number_;      // of those that share its rows
-  const unsigned boxes_;  // what scores read beside their sums, of the first stage
+  const int number_;                // of those that share its rows
+  const typename S::PipeB pipe_b_;  // what scores read beside their sums
+  typename S::PipeB::State state_b_;
+  const unsigned boxes_;  // of the first stage
 
  public:
   SINTER_DEVICE Consumer(const Args& args, unsigned shared, int warpgroup)
@@ -144,9 +146,10 @@ class Consumer {
         v_(S::TileV::descriptor(shared + S::v)),
         turns_{warpgroup},
         number_(warpgroup % S::alternating),
-        boxes_(shared + S::k + S::TileK::bytes + warpgroup / S::alternating * S::Beside::bytes) {
+        pipe_b_{shared + S::pipe_boxes + warpgroup / S::alternating * S::PipeB::bytes},
+        boxes_(shared + S::boxes + warpgroup / S::alternating * S::boxes_of_consumer) {
     turns_.start();
-    state_k_.skip(number_), state_v_.skip(number_);
+    state_k_.skip(number_), state_v_.skip(number_), state_b_.skip(number_);
   }
   SINTER_DEVICE void finish() const { turns_.finish(); }
   SINTER_DEVICE void meet() const { turns_.meet(); }
@@ -185,9 +188,9 @@ class Consumer {
     int n = end - 1 - number_;
     auto beside = weights_of.fetch(n);
     const auto take_scores = [&] {
-      score_in_stage(weights_of, s, n, beside);
       release_k();
       if (n - step < begin) release_q();
+      score_from_boxes(weights_of, s, n, beside);
     };
     pipe_k_.wait(state_k_);
     wgmma::fence();
@@ -198,8 +201,7 @@ class Consumer {
     // Weights of the scores; `later`: those of the tile before are being multiplied.
     const auto weigh = [&](auto later) {
       constexpr bool first = !is_same<decltype(later), Int<1>>;
-      if constexpr (S::Beside::bytes == 0)
-        weights_of.template score<first || !cut_once>(s, n, beside);
+      if constexpr (!S::has_boxes) weights_of.template score<first || !cut_once>(s, n, beside);
       weights_of.weigh_scores(s, softmax, n);
       // Within the branch, the compiler would wait after each product.
       wgmma::wait<0>(sums.multiplied(), weights);
@@ -281,6 +283,7 @@ class Consumer {
       for (int i = 0; i < count; ++i) {
         pipe_k_.wait(state_k_);
         release_k();
+        pass_over_boxes();
       }
     };
     if (begin >= end) return pass_over_keys(tiles.end - tiles.begin);
@@ -294,9 +297,11 @@ class Consumer {
       issue_scores();
       wgmma::wait<0>();
       get_scores(s);
-      score_in_stage(weights_of, s, n, beside);
       release_k();
-      if constexpr (S::Beside::bytes == 0) weights_of.score(s, n, beside);
+      if constexpr (S::has_boxes)
+        score_from_boxes(weights_of, s, n, beside);
+      else
+        weights_of.score(s, n, beside);
       weights_of.look_at_scores(s, softmax);
     }
     if (sees_less) pass_over_keys(begin - tiles.begin);
@@ -314,20 +319,27 @@ class Consumer {
       release_k();
       pipe_v_.wait(state_v_);
       release_v();
+      pass_over_boxes();
+    }
+  }
+  SINTER_DEVICE void pass_over_boxes() {
+    if constexpr (S::has_boxes) {
+      pipe_b_.wait(state_b_);
+      release_boxes();
     }
   }
   SINTER_DEVICE void issue_scores() const {
-    Scores::template multiply<S::steps>(ScoreSums{}, q_, k_ + state_k_.stage * (S::stage_k / 16),
-                                        false);
+    Scores::template multiply<S::steps>(ScoreSums{}, q_,
+                                        k_ + state_k_.stage * (S::TileK::bytes / 16), false);
     wgmma::commit();
   }
-  // Before the stage is given back, where it holds what scores read beside their sums.
   template <class WeightsOf>
-  SINTER_DEVICE void score_in_stage(const WeightsOf& weights_of, typename Scores::Sums& s, int n,
-                                    const typename WeightsOf::Beside& beside) const {
-    if constexpr (S::Beside::bytes > 0) {
-      weights_of.score(s, n, beside, boxes_ + state_k_.stage * S::stage_k);
-      __syncwarp();  // one lane gives it back
+  SINTER_DEVICE void score_from_boxes(const WeightsOf& weights_of, typename Scores::Sums& s, int n,
+                                      const typename WeightsOf::Beside& beside) {
+    if constexpr (S::has_boxes) {
+      pipe_b_.wait(state_b_);
+      weights_of.score(s, n, beside, boxes_ + state_b_.stage * S::Beside::bytes);
+      release_boxes();
     }
   }
   static SINTER_DEVICE void get_scores(typename Scores::Sums& s) {
@@ -345,6 +357,11 @@ class Consumer {
   SINTER_DEVICE void release_k() {
     pipe_k_.release(state_k_);
     state_k_.skip(step);
+  }
+  SINTER_DEVICE void release_boxes() {
+    __syncwarp();  // one lane gives them back
+    pipe_b_.release(state_b_);
+    state_b_.skip(step);
   }
   SINTER_DEVICE void release_v() {
     pipe_v_.release(state_v_);
@@ -365,7 +382,8 @@ SINTER_DEVICE void run_forward(const Args& args) {
       ForwardShape<Config, First, Q, K, V, Score, sequences_of<Bounds>(), bytes_of_tiles<Bounds>()>;
   using contraction::EpilogueTile;
   // More than a CTA starts with never come free: who asks for them waits for ever.
-  constexpr int warpgroups = Config::threads / 128 - 1, of_thread = 65536 / Config::threads / 8 * 8;
+  constexpr int warpgroups = Config::threads / 128 - 1,
+                of_thread = 65536 / (Config::threads * blocks_of<Config>()) / 8 * 8;
   static_assert(Config::producer_registers + warpgroups * Config::consumer_registers <=
                 (warpgroups + 1) * of_thread);
   const SharedMemory memory;
@@ -382,6 +400,9 @@ SINTER_DEVICE void run_forward(const Args& args) {
                                               S::consumers * 4);
     if constexpr (S::transposes_values)
       typename S::Pipe{shared + S::pipe_loaded_v}.init(1, kTransposingWarps);
+    if constexpr (S::has_boxes)
+      for (int i = 0; i < S::consumers; ++i)
+        typename S::PipeB{shared + S::pipe_boxes + i * S::PipeB::bytes}.init(1, 4);
     if constexpr (CountsTiles<Bounds>) TileQueue::Pipe{shared + S::queue}.init(1, S::warps);
     if constexpr (joins_statistics<Config>())
       StatisticsBarrier{shared + S::statistics}.template init<Config>(S::warps);
@@ -405,6 +426,9 @@ SINTER_DEVICE void run_forward(const Args& args) {
     if constexpr (S::transposes_values)
       if (threadIdx.x >= 32)
         transpose_all_values<Config, S, Bounds>(args, memory.pointer, shared, threadIdx.x / 32 - 1);
+    if constexpr (S::has_boxes && !S::transposes_values)
+      if (threadIdx.x >= 32 && threadIdx.x % 32 == 0)
+        produce_boxes<Config, S, Bounds>(args, memory.pointer, shared, threadIdx.x / 32 - 1);
     return;
   }
   hopper::take_registers<Config::consumer_registers>();

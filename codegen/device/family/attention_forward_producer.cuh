@@ -61,7 +61,25 @@ constexpr int rows_of_tile() {
   return 64 * (Config::threads / 128 - 1) / warpgroups_of_rows<Config>();
 }
 
-// `Score`: what it reads beside its sums comes in the stages of keys.
+// CTAs of an SM, where there are several.
+template <class Config>
+constexpr int blocks_of() {
+  if constexpr (requires { Config::blocks; })
+    return Config::blocks;
+  else
+    return 1;
+}
+
+// Stages of what scores read beside their sums, where it comes in boxes.
+template <class Config>
+constexpr int stages_of_boxes() {
+  if constexpr (requires { Config::box_stages; })
+    return Config::box_stages;
+  else
+    return 1;
+}
+
+// `Score`: what it reads beside its sums comes in stages of its own, of each consumer.
 template <class Config, class First, class Q, class K, class V, class Score, int sequences,
           int tile_bytes>
 struct ForwardShape : LoadedTiles<Config, First, Q, rows_of_tile<Config>(), sequences> {
@@ -84,15 +102,19 @@ struct ForwardShape : LoadedTiles<Config, First, Q, rows_of_tile<Config>(), sequ
   using WeightNumber = typename Values::WeightNumber;
   static constexpr int headroom = Values::headroom;
   using Beside = BesideOf<Score, tile_k>;
-  static constexpr int stage_k = TileK::bytes + consumers * Beside::bytes;
+  static constexpr bool has_boxes = Beside::bytes > 0;
+  static constexpr int box_stages = stages_of_boxes<Config>();
+  using PipeB = Pipeline<box_stages>;
   using Scores =
       Mma<Shape<64, tile_k>, Types<typename Q::Number, typename K::Number, float>, TileQ, TileK>;
   using Outputs =
       Mma<Shape<64, columns>, Types<WeightNumber, typename V::Number, float>, Registers, TileV>;
 
   // Shared memory, from a multiple of 1024 on.
-  static constexpr int k = consumers * TileQ::bytes, v = k + stages * stage_k,
-                       epilogue_tiles_or_loaded_v = v + stages * TileV::bytes,
+  static constexpr int k = consumers * TileQ::bytes, v = k + stages * TileK::bytes,
+                       boxes = v + stages * TileV::bytes,
+                       boxes_of_consumer = box_stages * Beside::bytes,
+                       epilogue_tiles_or_loaded_v = boxes + consumers * boxes_of_consumer,
                        loaded_v = transposes_values ? epilogue_tiles_or_loaded_v : v,
                        epilogue_tiles = epilogue_tiles_or_loaded_v +
                                         (transposes_values ? stages * LoadedV::bytes : 0),
@@ -100,7 +122,9 @@ struct ForwardShape : LoadedTiles<Config, First, Q, rows_of_tile<Config>(), sequ
                                 consumers * 4 * static_cast<int>(sizeof(contraction::EpilogueTile)),
                        pipe_k = pipe_q + PipeQ::bytes, pipe_v = pipe_k + Pipe::bytes,
                        pipe_loaded_v = transposes_values ? pipe_v + Pipe::bytes : pipe_v,
-                       queue = pipe_loaded_v + Pipe::bytes, statistics = queue + tile_bytes,
+                       pipe_boxes = pipe_loaded_v + Pipe::bytes,
+                       queue = pipe_boxes + (has_boxes ? consumers * PipeB::bytes : 0),
+                       statistics = queue + tile_bytes,
                        end =
                            statistics + (joins_statistics<Config>() ? StatisticsBarrier::bytes : 0);
   static constexpr int shared_bytes = end + 1023;
@@ -149,6 +173,47 @@ SINTER_DEVICE void load_keys_and_values(const Args& args, const typename S::F::C
   }
 }
 
+// What the scores of a consumer, and of each `step` further on, read beside their sums of tile n.
+template <class S, class Band, class Args>
+SINTER_DEVICE void load_boxes(const Args& args, const typename S::F::Coord& c, const Band& band,
+                              int row, int n, unsigned shared, int consumer, int step,
+                              typename S::PipeB::State& state) {
+#pragma unroll 1
+  for (; consumer < S::consumers; consumer += step) {
+    const typename S::PipeB pipe{shared + S::pipe_boxes + consumer * S::PipeB::bytes};
+    pipe.acquire(state);
+    pipe.expect(state, S::Beside::loaded);
+    S::Beside::load(
+        args, c, row + consumer * 64, band.first_column + n * S::tile_k,
+        shared + S::boxes + consumer * S::boxes_of_consumer + state.stage * S::Beside::bytes,
+        pipe.full(state));
+  }
+  state.advance();
+}
+
+// A thread of each of the producer's other warps: consumers do not wait for each other's.
+inline constexpr int kBoxWarps = 3;
+template <class Config, class S, class Bounds, class Args>
+SINTER_DEVICE void produce_boxes(const Args& args, unsigned char* pointer, unsigned shared,
+                                 int warp) {
+  if (warp >= S::consumers) return;
+  typename S::PipeB::State state;
+  auto tiles = tiles_of_producer<Config, S, Bounds>(pointer, shared);
+#pragma unroll 1
+  for (int round = 0, i; (i = tiles.next(args, round)) < S::items; ++round) {
+    TileOfRows tile = tiles.tile(i);
+    typename S::F::Coord c;
+    S::F::set_batch(c, tile.entry);
+    const BandOf<S, Bounds> band = tiles.band(args, c, tile);
+    const KeyTiles keys = tiles.keys(band, tile);
+#pragma unroll 1
+    for (int walk = 0; walk < (S::walks_twice ? 2 : 1); ++walk)
+#pragma unroll 1
+      for (int n = keys.end - 1; n >= keys.begin; --n)
+        load_boxes<S>(args, c, band, tile.row, n, shared, warp, kBoxWarps, state);
+  }
+}
+
 // One thread of the producer.
 template <class Config, class S, class Q, class K, class V, class Bounds, class Args>
 SINTER_DEVICE void produce(const Args& args, unsigned char* pointer, unsigned shared) {
@@ -156,6 +221,7 @@ SINTER_DEVICE void produce(const Args& args, unsigned char* pointer, unsigned sh
   const typename S::Pipe pipe_k{shared + S::pipe_k};
   typename S::PipeQ::State state_q;
   typename S::Pipe::State state_k, state_v;
+  [[maybe_unused]] typename S::PipeB::State state_b;
   auto tiles = tiles_of_producer<Config, S, Bounds>(pointer, shared);
 #pragma unroll 1
   for (int round = 0, i; (i = tiles.next(args, round)) < S::items; ++round) {
@@ -167,16 +233,14 @@ SINTER_DEVICE void produce(const Args& args, unsigned char* pointer, unsigned sh
     if (keys.begin == keys.end) continue;
     const auto load_k = [&](int n) {
       pipe_k.acquire(state_k);
-      pipe_k.expect(state_k, S::stage_k);
-      const int key = band.first_column + n * S::tile_k;
-      const unsigned stage = shared + S::k + state_k.stage * S::stage_k;
-      load_tile<K, typename S::TileK>(args, c, key, 0, stage, pipe_k.full(state_k));
-#pragma unroll
-      for (int consumer = 0; consumer < S::consumers; ++consumer)
-        S::Beside::load(args, c, tile.row + consumer * 64, key,
-                        stage + S::TileK::bytes + consumer * S::Beside::bytes,
-                        pipe_k.full(state_k));
+      pipe_k.expect(state_k, S::TileK::bytes);
+      load_tile<K, typename S::TileK>(args, c, band.first_column + n * S::tile_k, 0,
+                                      shared + S::k + state_k.stage * S::TileK::bytes,
+                                      pipe_k.full(state_k));
       state_k.advance();
+      // Other warps transpose values.
+      if constexpr (S::has_boxes && S::transposes_values)
+        load_boxes<S>(args, c, band, tile.row, n, shared, 0, 1, state_b);
     };
     // Before Q, whose place consumers leave later than a stage of keys: so that keys are there when
     // they begin this tile of rows. (As FlashAttention-3 has it.)

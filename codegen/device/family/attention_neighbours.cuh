@@ -2,17 +2,17 @@
 // neighbouring elements. Element by element each load of a warp would look up eight lines for
 // as many halves of sectors, which takes longer than the products. So
 //
-//   where TMA can, it brings a box of the tile's rows and keys with the tile of keys, into the same
-//   stage, from where each lane reads what belongs to its sums;
+//   where TMA can, it brings a box of the tile's rows and keys, or of one row that all share, from
+//   where each lane reads what belongs to its sums;
 //   else each lane of a quad loads eight neighbours of a row, and the lanes hand each other those
 //   of their own columns.
 //
 // A generated file defines
 //
-//   Score::Beside        List of structs of either kind:
-//     Number; same_rows: all rows have the same; at(args, c): where that of a row and a key lies,
-//     the latter a multiple of 8
-//     Number; prefetch(args), load(args, c, row, key, to, barrier, blocks): a box by TMA
+//   Score::Beside        List of structs with Number; same_rows: all rows have the same; and either
+//     at(args, c): where that of a row and a key lies, the latter a multiple of 8
+//     prefetch(args), load(args, c, row, key, to, barrier, blocks): a box by TMA, of one row where
+//     all have the same
 //   Score::element_beside(args, c, of_head, acc, beside)   element() with what was loaded, a number
 //                        for each of them
 #pragma once
@@ -31,16 +31,37 @@ template <class Item>
 concept ComesInBoxes = requires {
   Item::k_fastest;
 };
-// A box for 64 rows, in lines as long as the keys of a tile allow, which readers meet without
-// conflicts of banks.
-template <class Item, int columns>
-struct BoxBeside {
-  static constexpr int line = columns * static_cast<int>(sizeof(typename Item::Number));
-  using Tile = SharedTile<typename Item::Number, Major::k, 64, columns,
-                          line % 128 == 0  ? 128
-                          : line % 64 == 0 ? 64
-                                           : 32>;
+// One row for all, as it lies in memory. The next tile begins behind `bytes`.
+template <class Number, int columns>
+struct OneRow {
+  static constexpr int loaded = columns * static_cast<int>(sizeof(Number)), bytes = 1024;
+  static_assert(loaded <= bytes);
+  static SINTER_DEVICE int place(int, int column) {
+    return column * static_cast<int>(sizeof(Number));
+  }
+  template <class Item, class Args, class Coord>
+  static SINTER_DEVICE void load(const Args& args, const Coord& c, int, int key, unsigned to,
+                                 unsigned full) {
+    Item::load(args, c, 0, key, to, full, 0);
+  }
 };
+// Each row's own, of 64, in lines as long as the keys of a tile allow, which readers meet without
+// conflicts of banks.
+template <class Number, int columns, int line = columns* static_cast<int>(sizeof(Number))>
+struct EachRow : SharedTile<Number, Major::k, 64, columns,
+                            line % 128 == 0  ? 128
+                            : line % 64 == 0 ? 64
+                                             : 32> {
+  static constexpr int loaded = EachRow::bytes;
+  template <class Item, class Args, class Coord>
+  static SINTER_DEVICE void load(const Args& args, const Coord& c, int row, int key, unsigned to,
+                                 unsigned full) {
+    TmaBoxes<Item, EachRow, Coord>::load_at(args, c, row, key, 0, to, full);
+  }
+};
+template <class Item, int columns>
+using BoxBeside = Choice<Item::same_rows, OneRow<typename Item::Number, columns>,
+                         EachRow<typename Item::Number, columns>>;
 
 // Of 32 keys and one row of a thread: pairs of neighbours, each in `words` words.
 template <class Number>
@@ -125,12 +146,7 @@ struct NeighboursOfRow {
 template <class Item, int columns>
 struct BesideOfTile {
   static constexpr bool boxed = ComesInBoxes<Item>;
-  static constexpr int blocks = boxed ? 1 : columns / 32, rows = [] {
-    if constexpr (boxed)
-      return 2;
-    else
-      return Item::same_rows ? 1 : 2;
-  }();
+  static constexpr int blocks = boxed ? 1 : columns / 32, rows = Item::same_rows ? 1 : 2;
   NeighboursOfRow<typename Item::Number> of[blocks][rows];
 
   // f(what a thread holds of 32 keys and a row, the first key, the number of the row).
@@ -147,10 +163,11 @@ struct BesideOfTile {
   }
 };
 
-// What a thread holds of all of them for a tile of so many keys. `bytes`: of boxes of 64 rows.
+// What a thread holds of all of them for a tile of so many keys. `bytes`: of boxes for 64 rows, of
+// which TMA brings `loaded`.
 template <int columns, class... Items>
 struct BesideOfTiles {
-  static constexpr int count = 0, bytes = 0;
+  static constexpr int count = 0, bytes = 0, loaded = 0;
   template <class F>
   SINTER_DEVICE void each_loaded(const F&) {}
   SINTER_DEVICE void exchange() {}
@@ -166,13 +183,10 @@ struct BesideOfTiles<columns, Item, Items...> {
   using First = BesideOfTile<Item, columns>;
   using Rest = BesideOfTiles<columns, Items...>;
   static constexpr int count = 1 + Rest::count;
-  static constexpr int bytes_of_first = [] {
-    if constexpr (First::boxed)
-      return BoxBeside<Item, columns>::Tile::bytes;
-    else
-      return 0;
-  }();
-  static constexpr int bytes = bytes_of_first + Rest::bytes;
+  using Box = BoxBeside<Item, columns>;
+  static constexpr int bytes_of_first = First::boxed ? Box::bytes : 0,
+                       bytes = bytes_of_first + Rest::bytes,
+                       loaded = (First::boxed ? Box::loaded : 0) + Rest::loaded;
   First first;
   Rest rest;
 
@@ -190,9 +204,7 @@ struct BesideOfTiles<columns, Item, Items...> {
   // From the boxes of the warpgroup's rows, of which `row` is the thread's first one: 32 keys.
   SINTER_DEVICE void take(unsigned boxes, int row, int key) {
     if constexpr (First::boxed)
-      first.each([&](auto& of, int, int r) {
-        of.template take<typename BoxBeside<Item, columns>::Tile>(boxes, row + 8 * r, key);
-      });
+      first.each([&](auto& of, int, int r) { of.template take<Box>(boxes, row + 8 * r, key); });
     rest.take(boxes + bytes_of_first, row, key);
   }
   SINTER_DEVICE void get(int i, float* to) const {
@@ -209,9 +221,7 @@ struct BesideOfTiles<columns, Item, Items...> {
   template <class Args, class Coord>
   static SINTER_DEVICE void load(const Args& args, const Coord& c, int row, int key, unsigned to,
                                  unsigned full) {
-    if constexpr (First::boxed)
-      TmaBoxes<Item, typename BoxBeside<Item, columns>::Tile, Coord>::load_at(args, c, row, key, 0,
-                                                                              to, full);
+    if constexpr (First::boxed) Box::template load<Item>(args, c, row, key, to, full);
     Rest::load(args, c, row, key, to + bytes_of_first, full);
   }
 };

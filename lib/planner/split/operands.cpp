@@ -9,6 +9,7 @@
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
 #include "planner/spec/contraction_spec.hpp"
+#include "planner/split/aligned_biases.hpp"
 #include "planner/split/attention_backward.hpp"
 #include "planner/split/attention_splits.hpp"
 #include "planner/split/channels_last.hpp"
@@ -330,6 +331,8 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
     return attention_backward_kernels(std::move(spec), state.context(), temporaries);
   if (spec.as_attention()) {
     std::vector<KernelSpec> kernels = load_attention(spec, state.device(), temporaries);
+    for (KernelSpec& copy : align_biases(spec, state.device(), temporaries))
+      kernels.push_back(std::move(copy));
     kernels.push_back(std::move(spec));
     return kernels;
   }

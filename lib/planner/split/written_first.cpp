@@ -65,18 +65,23 @@ KernelSpec over_indices(const KernelSpec& spec, const Body& body, const std::vec
   return kernel;
 }
 
-KernelSpec written_first(KernelSpec& spec, ProductOperand& operand, const std::vector<int>& indices,
-                         DataType type, Temporaries& temporaries) {
-  Body& body = operand.body;
+namespace {
+
+// The kernel that writes what a body of `spec` ends in, over these indices, of which `group`
+// neighbouring heads share one; and the port from which `spec` may load it.
+struct Written {
+  KernelSpec kernel;
+  KernelPort port;
+};
+Written written(const KernelSpec& spec, const Body& body, const std::vector<int>& indices,
+                std::int64_t group, DataType stored, Temporaries& temporaries) {
   const auto place = [&](int i) {
     return static_cast<int>(std::find(indices.begin(), indices.end(), i) - indices.begin());
   };
   KernelSpec kernel = over_indices(spec, body, indices);
   const int head = place(AttentionSpec::head);  // of both directions
-  if (const std::int64_t group = group_of(spec, operand); group > 1 && head < kernel.extent.size())
-    kernel.extent[head] /= group;
+  if (group > 1 && head < kernel.extent.size()) kernel.extent[head] /= group;
 
-  const DataType stored = type == DataType::tf32 ? DataType::f32 : type;
   const std::int64_t line = 16 / info(stored).bytes;
   Dims padded = kernel.extent;
   padded.back() = (padded.back() + line - 1) / line * line;
@@ -98,13 +103,36 @@ KernelSpec written_first(KernelSpec& spec, ProductOperand& operand, const std::v
   Access read;
   read.stride = Dims::filled(spec.extent.size(), 0);
   for (int i : indices) read.stride[i] = written.stride[place(i)];
-  Statement load = statement(StatementKind::load, DataType::f32, value.label);
+  return {std::move(kernel), read_back(std::move(port), std::move(read))};
+}
+
+}  // namespace
+
+KernelSpec written_first(KernelSpec& spec, ProductOperand& operand, const std::vector<int>& indices,
+                         DataType type, Temporaries& temporaries) {
+  auto [kernel, port] = written(spec, operand.body, indices, group_of(spec, operand),
+                                type == DataType::tf32 ? DataType::f32 : type, temporaries);
+  Statement load =
+      statement(StatementKind::load, DataType::f32, operand.body.statements.back().label);
   load.port = static_cast<int>(spec.ports.size());
-  spec.ports.push_back(read_back(std::move(port), std::move(read)));
-  body.statements = {std::move(load)};
+  spec.ports.push_back(std::move(port));
+  operand.body.statements = {std::move(load)};
   operand.type = type;
   drop_unused(spec);
-  return kernel;
+  return std::move(kernel);
+}
+
+KernelSpec copied_first(KernelSpec& spec, Body& body, int load, const std::vector<int>& indices,
+                        Temporaries& temporaries) {
+  Statement& s = body.statements[static_cast<std::size_t>(load)];
+  Body alone;
+  alone.statements = {s};
+  auto [kernel, port] = written(spec, alone, indices, 1,
+                                spec.ports[static_cast<std::size_t>(s.port)].type, temporaries);
+  s.port = static_cast<int>(spec.ports.size());
+  spec.ports.push_back(std::move(port));
+  drop_unused(spec);
+  return std::move(kernel);
 }
 
 }  // namespace sinter

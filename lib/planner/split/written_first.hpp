@@ -30,5 +30,8 @@ KernelSpec over_indices(const KernelSpec& spec, const Body& body, const std::vec
 // apart; `spec` then loads what it wrote.
 KernelSpec written_first(KernelSpec& spec, ProductOperand& operand, const std::vector<int>& indices,
                          DataType type, Temporaries& temporaries);
+// The same of a load of one of the spec's bodies, in its own type.
+KernelSpec copied_first(KernelSpec& spec, Body& body, int load, const std::vector<int>& indices,
+                        Temporaries& temporaries);
 
 }  // namespace sinter

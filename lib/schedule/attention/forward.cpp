@@ -225,8 +225,8 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
                                   (std::floor(items / e.grid) * streamed(e.grid) + streamed(rest));
   return (few ? kStartFew : kStart) +
          (shares || cluster ? microseconds_of_join(e, items, static_cast<int>(width)) : 0) +
-         std::max(
-             {in_row * clocks / device.clock, memory, read_by_tiles / device.memory_bandwidth});
+         std::max({in_row * clocks * e.least_blocks / device.clock, memory,
+                   read_by_tiles / device.memory_bandwidth});
 }
 
 // Clusters whose blocks divide the keys of a tile of rows, where few tiles leave SMs idle: as many
@@ -299,7 +299,7 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   const bool shares = a.parts >= 0;
   if (shares && (e.wide || a.sequences.count > 0 || items * tiles_k >= 0x1p30)) return false;
   e.part_rows = shares ? static_cast<int>(std::min<std::int64_t>(rows_of(spec), kConsumerRows)) : 0;
-  e.grid = clamp_grid(std::min<double>(items, device.sms));
+  e.grid = clamp_grid(std::min<double>(items, device.sms * e.least_blocks));
   if (shares) share_keys(spec, items * tiles_k, device, e);
   choose_key_blocks(spec, items, device, e);
   set_swizzled_lines(e.q, kConsumerRows, up(depth, kSwizzledLine));
@@ -411,9 +411,7 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   e.weight = without_index(spec, AttentionSpec::e).attention().weight;
   e.by_warps = runs_by_warps(spec, e.scores, plan.spec, device);
   e.wide = !e.by_warps && is_wide(spec);
-  if (a.sequences.count == 0)
-    e.loads_beside =
-        loads_beside(e.scores, !e.by_warps && !e.wide && rows_of(spec) > kConsumerRows);
+  if (a.sequences.count == 0) e.loads_beside = loads_beside(e.scores, !e.by_warps && !e.wide);
   if ((a.sequences.count > 0 || a.parts >= 0) && (e.wide || e.by_warps)) return {};
   // The sums by which weights are divided are those of all keys, and of these alone.
   if (rounds_divided(a.weight) && (e.wide || a.splits > 1 || a.parts >= 0 || a.has_sink()))
@@ -475,7 +473,7 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
   if (e.attention.parts >= 0 || e.key_blocks > 1)
     e.grid = own.grid;
   else
-    e.grid = clamp_grid(e.by_warps ? items : std::min<double>(items, device.sms));
+    e.grid = clamp_grid(e.by_warps ? items : std::min<double>(items, device.sms * e.least_blocks));
   e.heads_together = own.heads_together;
   e.microseconds = e.by_warps ? microseconds_by_warps(spec, e, items, device)
                               : microseconds_by_warpgroups(spec, e, items, device);

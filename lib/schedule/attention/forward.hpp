@@ -11,11 +11,12 @@
 namespace sinter {
 
 // A load of the score's body that neither threads nor TMA take element by element: what comes in
-// the stages of keys, or what a thread loads of eight neighbouring keys at once
+// boxes, or what a thread loads of eight neighbouring keys at once
 // (codegen/device/family/attention_neighbours.cuh).
 struct LoadBeside {
   int statement;
   std::optional<BoxedOperand> box;
+  bool same_rows = false;  // of a head: a box of one row
 };
 
 struct AttentionConfig : Launch {
@@ -32,6 +33,7 @@ struct AttentionConfig : Launch {
   int tile_q = 128;                      // rows
   int tile_k = 128;                      // keys
   int stages = 2;                        // of the pipelines of K and V
+  int box_stages = 2;                    // of what scores read beside their sums
   int part_rows = 0;                     // where CTAs share keys: rows of a part, of each consumer
   int key_blocks = 1;                    // CTAs of a cluster that divide the keys of a tile of rows
   int share_lanes = 1;                   // groups of heads whose keys are shared apart

@@ -109,10 +109,19 @@ bool loads_neighbours(const KernelSpec& scores, const KernelPort& p) {
   return true;
 }
 
+// Whether all rows of a head read the same.
+bool same_for_rows(const KernelSpec& scores, const KernelPort& p) {
+  const ContractionSpec& c = scores.contraction();
+  for (int i = c.first_m(); i < c.first_n(); ++i)
+    if (p.access.stride[i] != 0 && scores.extent[i] > 1) return false;
+  return true;
+}
+
 }  // namespace
 
 std::vector<LoadBeside> loads_beside(const KernelSpec& scores, bool boxes) {
   constexpr std::size_t kMost = 2;  // registers of a thread hold no more
+  constexpr std::int64_t kFewRows = 32;
   const ContractionSpec& c = scores.contraction();
   const auto& body = scores.body.statements;
   std::vector<LoadBeside> boxed, loaded;
@@ -121,9 +130,11 @@ std::vector<LoadBeside> loads_beside(const KernelSpec& scores, bool boxes) {
     if (s.kind != StatementKind::load || s.arithmetic != DataType::f32 || !s.args.empty()) continue;
     const KernelPort& p = scores.ports[static_cast<std::size_t>(s.port)];
     if (info(p.type).bytes > 4 || !p.access.windows.empty() || !p.access.via.empty()) continue;
-    LoadBeside load{static_cast<int>(i), {}};
-    if (boxes)
-      load.box = boxed_port(scores, s.port, c.batch, {c.first_m(), c.first_n()}, c.first_n());
+    LoadBeside load{static_cast<int>(i), {}, same_for_rows(scores, p)};
+    // Rows of their own fill a box of 64, however few there are.
+    if (boxes && (load.same_rows || count(scores.extent, c.first_m(), c.first_n()) > kFewRows))
+      load.box = boxed_port(scores, s.port, c.batch,
+                            {c.first_m(), load.same_rows ? c.first_m() : c.first_n()}, c.first_n());
     if (load.box)
       boxed.push_back(std::move(load));
     else if (loads_neighbours(scores, p))
@@ -141,22 +152,30 @@ void set_boxes_beside(AttentionConfig& e) {
     if (!load.box) continue;
     TensorMap& map = load.box->map;
     const int element = info(map.type).bytes, bytes = e.tile_k * element;
-    map.swizzle = bytes % 128 == 0 ? 128 : bytes % 64 == 0 ? 64 : 32;
     map.box = Dims::filled(map.dim.size(), 1);
+    if (load.same_rows) {
+      map.swizzle = 0;
+      map.box[0] = e.tile_k;
+      continue;
+    }
+    map.swizzle = bytes % 128 == 0 ? 128 : bytes % 64 == 0 ? 64 : 32;
     map.box[0] = map.swizzle / element;
     map.box[1] = kRows;
   }
 }
 
 bool loads_alike(const LoadBeside& a, const LoadBeside& b) {
-  return a.statement == b.statement && a.box.has_value() == b.box.has_value() &&
-         (!a.box || a.box->loads_like(*b.box));
+  return a.statement == b.statement && a.same_rows == b.same_rows &&
+         a.box.has_value() == b.box.has_value() && (!a.box || a.box->loads_like(*b.box));
 }
 
 int bytes_of_boxes(const AttentionConfig& e) {
+  constexpr int kLine = 1024;  // of what is the same for all rows: where the next tile may begin
   int bytes = 0;
   for (const LoadBeside& load : e.loads_beside)
-    if (load.box) bytes += e.tile_q * e.tile_k * info(load.box->map.type).bytes;
+    if (load.box)
+      bytes += load.same_rows ? e.consumers * kLine
+                              : e.tile_q * e.tile_k * info(load.box->map.type).bytes;
   return bytes;
 }
 

@@ -39,9 +39,9 @@ bool rounds_divided(const Body& weight);
 // where that is the weight itself.
 Body unrounded(Body weight);
 
-// Loads of a score's body: by TMA, if `boxes` says so, where each row has its own numbers and a box
-// brings them; else those that threads take for eight neighbouring keys at once, which lie together
-// and begin where a load of 16 bytes (8 of one-byte types) may.
+// Loads of a score's body: by TMA, if `boxes` says so, where a box brings them, of one row where
+// all rows read the same or of more than a few; else those that threads take for eight neighbouring
+// keys at once, which lie together and begin where a load of 16 bytes (8 of one-byte types) may.
 std::vector<LoadBeside> loads_beside(const KernelSpec& scores, bool boxes);
 // The boxes of a configuration that has its tile.
 void set_boxes_beside(AttentionConfig& e);

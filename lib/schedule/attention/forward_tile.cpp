@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "plan/access.hpp"
 #include "schedule/attention/forward_parts.hpp"
@@ -26,7 +27,9 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
   const int taken = e.attention.tiles_taken >= 0 ? 2 * (16 + 32) : 0;  // tiles, with their barriers
   const int share = e.attention.parts >= 0 ? 4 * (4 + 20) : 0;         // where the CTA's begins
   const int twice = rounds_divided(e.weight) ? 8 : 0;                  // a barrier of clusters
-  return q + e.stages * (stage_bytes(e, depth, width) + bytes_of_boxes(e) + transposed) +
+  const int boxes =
+      bytes_of_boxes(e) > 0 ? e.box_stages * (bytes_of_boxes(e) + 16 * e.consumers) : 0;
+  return q + e.stages * (stage_bytes(e, depth, width) + transposed) + boxes +
          e.consumers * 4 * kEpilogueTileBytes + 16 + 2 * 16 * e.stages + taken + share + twice +
          1023;
 }
@@ -46,30 +49,68 @@ int wide_shared_bytes(const AttentionConfig& e, int depth, int width) {
          (weights_in_keys ? 0 : 2 * weights) + rows + 16 + 2 * 16 + pipes * 16 * e.stages + 1023;
 }
 
-// Warpgroups of 64 rows, the registers of each, the producer's, and the keys of a tile.
+// Warpgroups of 64 rows, the registers of each, the producer's, and the keys of a tile; how many
+// CTAs an SM holds.
 struct Consumers {
   int count, registers, producer_registers, most_keys;
   double time;  // of a row, beside the others'
+  int blocks = 1;
 };
+constexpr Consumers kOne{1, 240, 24, 128, 1}, kTwo{2, 240, 24, 128, 1.24};
+
 // Three take heads of up to 64 elements, two more. Four, of fewer keys a tile, where they leave
 // fewer rows of the last tile empty. (d64 on an H200, us with two, three, four: b4 h32 s4096 causal
-// 798, 639, 711; b32 h16 s512 113, 100, 92.) Values of f8 are transposed by the producer's warps,
-// which take more registers. `keys`: that a row sees on average; `bounded`: not the same ones as
-// others. Then a consumer visits tiles that some of its rows see in part: short ones waste less.
+// 798, 639, 711; b32 h16 s512 113, 100, 92. With a bias or mask of pairs or of keys in boxes:
+// b16 h16 s512 d64 62.5, 62.2, 60.1, h16 s4096 225, 237, 213, keys of b32 h12 s512 97.5, -, 78.0;
+// d32, pairs and keys, b128 h4 s384 69.0, 61.2, 66.1, s256 with a gate 49.0, 52.9, 39.5.) Values of
+// f8 are transposed by the producer's warps, which take more registers. `keys`: that a row sees on
+// average; `bounded`: not the same ones as others. Then a consumer visits tiles that some of its
+// rows see in part: short ones waste less.
 Consumers choose_consumers(std::int64_t rows, double keys, bool bounded, int wide, bool plain,
-                           bool transposes) {
+                           bool boxes, bool transposes) {
   constexpr Consumers two_transposing{2, 232, 40, 128, 1.24}, three_transposing{3, 152, 40, 128, 1};
-  constexpr Consumers one{1, 240, 24, 128, 1}, two{2, 240, 24, 128, 1.24},
-      three{3, 160, 32, 128, 1}, four{4, 112, 24, 64, 1.08};
-  if (rows <= kConsumerRows) return one;
-  if (wide > 64 || !plain) return transposes ? two_transposing : two;
+  constexpr Consumers three{3, 160, 32, 128, 1}, four{4, 112, 24, 64, 1.08},
+      two_boxes{2, 240, 24, 128, 1.15},
+      four_boxes{4, 112, 24, 64, 1};
+  if (rows <= kConsumerRows) return kOne;
+  if (wide > 64 || !(plain || boxes)) return transposes ? two_transposing : kTwo;
   const auto time = [&](const Consumers& c) {
     return up(rows, kConsumerRows * c.count) * c.time *
            (keys + (bounded ? kConsumerRows + c.most_keys : 0));
   };
   const auto faster = [&](const Consumers& a, const Consumers& b) { return time(a) < time(b); };
   return transposes ? std::min(three_transposing, two_transposing, faster)
-                    : std::min({three, four, two}, faster);
+         : plain    ? std::min({three, four, kTwo}, faster)
+                    : std::min({three, four_boxes, two_boxes}, faster);
+}
+
+// Of few keys a tile of rows is soon done, and waits for its rows, keys and results: several CTAs
+// on an SM wait beside each other, where there are tiles for all. With bodies fewer. (On an H200,
+// us, one, two, three, four: one consumer, b256 h12, 17 queries and keys, d64 34.2, 24.0, 18.7,
+// 12.3; d32, windows of 64 31.5, 21.7, -, 18.8, with a bias of pairs and a mask 26.6, 19.8, 19.3,
+// 21.9; of 49, whose rows TMA does not take, 44.0, 27.9, 23.7, 38.3. Two consumers: b256 h8 s100
+// d48 34.7 and 29.7; b8 h10, 4096 queries, 77 keys, d64 with a mask of keys 62.3 and 41.8.)
+std::vector<Consumers> beside_each_other(const KernelSpec& spec, bool plain,
+                                         const DeviceModel& device) {
+  constexpr std::int64_t kFewKeys = 128;
+  const AttentionSpec& a = spec.attention();
+  const std::int64_t rows = rows_of(spec);
+  if (spec.extent[AttentionSpec::n] > kFewKeys || a.sequences.count > 0 || a.splits > 1 ||
+      a.parts >= 0 || rounds_divided(a.weight))
+    return {};
+  const auto tiles = [&](const Consumers& c) {
+    return elements(spec.extent, 0, AttentionSpec::batch) *
+           std::ceil(static_cast<double>(rows) / (kConsumerRows * c.count));
+  };
+  std::vector<Consumers> some;
+  if (rows > kConsumerRows)
+    some = {{2, 104, 24, 128, 1, 2}};
+  else if (plain)
+    some = {{1, 104, 24, 128, 1, 4}, {1, 136, 24, 128, 1, 3}, {1, 232, 24, 128, 1, 2}};
+  else
+    some = {{1, 136, 24, 128, 1, 3}, {1, 232, 24, 128, 1, 2}};
+  std::erase_if(some, [&](const Consumers& c) { return tiles(c) < c.blocks * device.sms; });
+  return some;
 }
 
 // Pages in a tile, or tiles in a page.
@@ -91,37 +132,55 @@ bool choose_wide_tile(AttentionConfig& e, int depth, int width, const DeviceMode
   return false;
 }
 
-// Whether what bodies add takes few registers: there are no others than the score's, and that reads
-// nothing of memory but what lies in the stages of keys, numbers of 16 bits or less. (On an H100,
-// us in tiles of 64 and 128 keys: b16 h16 s512 d64 with a bias of bf16 66.8 and 60.0, of f32 78.1
-// and 81.6, ALiBi 68.2 and 62.0; h16 s4096 d64, one mask, 241 and 208; b2 h16 s2048 d128, masks of
-// bool 151 and 132, of bf16 154 and 148, a softcap 213 and 199. Three consumers beside d64: 67.6
-// and, of 4096, 222; ALiBi 59.1.)
+// Whether what bodies add takes few registers: there are no others than the score's, and of what
+// belongs to keys that reads nothing of memory but what lies in boxes, numbers of 16 bits or less,
+// or what all rows share. (On an H100, us in tiles of 64 and 128 keys: b16 h16 s512 d64 with a bias
+// of bf16 66.8 and 60.0, of f32 78.1 and 81.6, ALiBi 68.2 and 62.0; h16 s4096 d64, one mask, 241
+// and 208; b2 h16 s2048 d128, masks of bool 151 and 132, a softcap 213 and 199, on an H200 masks of
+// bf16 in tiles of 64, 96 and 128 164, 154, 141.)
 bool reads_boxes_alone(const AttentionConfig& e, const AttentionSpec& a) {
   if (!unrounded(a.weight).statements.empty() || a.sequences.count > 0) return false;
   const auto& score = e.scores.body.statements;
-  const auto reads = std::count_if(score.begin(), score.end(), [](const Statement& s) {
-    return s.kind == StatementKind::load || s.kind == StatementKind::gather ||
-           s.kind == StatementKind::random;
+  const int key = e.scores.contraction().first_n();
+  const auto reads = std::count_if(score.begin(), score.end(), [&](const Statement& s) {
+    if (is_load(s))
+      return moves_along(e.scores.ports[static_cast<std::size_t>(s.port)].access, key);
+    return s.kind == StatementKind::gather || s.kind == StatementKind::random;
   });
-  const auto boxes = std::count_if(
-      e.loads_beside.begin(), e.loads_beside.end(),
-      [](const LoadBeside& load) { return load.box && info(load.box->map.type).bytes <= 2; });
+  const auto boxes =
+      std::count_if(e.loads_beside.begin(), e.loads_beside.end(), [](const LoadBeside& load) {
+        return load.box && (load.same_rows || info(load.box->map.type).bytes <= 2);
+      });
   return reads == boxes;
+}
+// And whether it does nothing with that but to add it to the scaled sum.
+bool adds_boxes_alone(const AttentionConfig& e, const AttentionSpec& a) {
+  const auto& score = e.scores.body.statements;
+  return reads_boxes_alone(e, a) && std::all_of(score.begin(), score.end(), [](const Statement& s) {
+           const bool sums = s.kind == StatementKind::pointwise &&
+                             (s.mode == PointwiseMode::add || s.mode == PointwiseMode::mul);
+           return is_load(s) || sums || s.kind == StatementKind::accumulator ||
+                  s.kind == StatementKind::scalar;
+         });
+}
+
+// A single tile of keys is as long as they are.
+void fit_tile_to_keys(AttentionConfig& e, const KernelSpec& spec, int each) {
+  const std::int64_t keys = spec.extent[AttentionSpec::n];
+  const int before = e.tile_k;
+  if (keys <= e.tile_k) e.tile_k = up(keys, each);
+  if (!has_whole_pages(e)) e.tile_k = before;
 }
 
 // Tiles, warpgroups and stages. What a consumer holds of 64 rows: scores and, half as large,
 // weights of a tile of keys, and the results. (b4 h32 s4096 d128 on an H200: tiles of 128 keys
 // 1,896 us and of 160 1,931.)
 bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, int width,
-                        const DeviceModel& device) {
+                        const Consumers& c, bool plain, const DeviceModel& device) {
   const AttentionSpec& a = spec.attention();
-  const bool plain = (a.score.statements.empty() || e.scales_heads) &&
-                     unrounded(a.weight).statements.empty(),
-             transposes = is_f8(e.v.map.type);
-  const Consumers c = choose_consumers(length_of(rows_of(spec), a.sequences), keys_of_a_row(spec),
-                                       a.band.bounded(), std::max(depth, width), plain, transposes);
+  const bool transposes = is_f8(e.v.map.type);
   e.consumers = c.count;
+  e.least_blocks = c.blocks;
   e.tile_q = kConsumerRows * c.count;
   e.producer_registers = c.producer_registers;
   e.consumer_registers = c.registers;
@@ -131,7 +190,7 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
                             ? c.most_keys
                             : 64,
             fewest_stages = 2 * e.alternating, others = transposes ? 24 : 32,
-            each = transposes ? 32 : 16;
+            each = transposes || !e.loads_beside.empty() ? kKeysBeside : 16;
   // Weights of f8 are half as large; what they add for a tile of values is summed apart.
   const auto held = [&](int tile_k) {
     return transposes ? tile_k * 5 / 8 + up(width, 16) : tile_k * 3 / 4 + up(width, 16) / 2;
@@ -142,18 +201,54 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
   // us: d128, stages of 128 keys, two and three: b64 h32 of 8, 1024 keys 64.2 and 65.5; lengths 64,
   // 128, ... 4096 in pages 138 and 142. d256, two of 64 and of 80 keys: 25.5 and 26.6.)
   constexpr int kInFlight = 144 << 10;
+  const int room =
+      std::min(device.shared_per_cta, device.shared_per_sm / c.blocks - device.shared_reserved);
   const auto fits = [&] {
-    return shared_bytes(e, depth, width) <= device.shared_per_cta &&
+    return shared_bytes(e, depth, width) <= room &&
            (c.count > 1 || e.stages * stage_bytes(e, depth, width) <= kInFlight);
   };
+  // What scores read beside their sums is wanted later than the keys: one stage will do, but where
+  // a consumer waits for memory.
+  const bool waits = c.count == 1 && c.blocks == 1, as_keys = e.alternating > 1 || transposes;
   for (e.tile_k = most_keys; e.tile_k >= each; e.tile_k -= each) {
     if (held(e.tile_k) + others > c.registers) continue;
-    if (bytes_of_boxes(e) > 0 && e.tile_k % kKeysBeside != 0) continue;
     if (!has_whole_pages(e)) continue;
     for (e.stages = most_stages; e.stages >= fewest_stages; --e.stages)
-      if (fits()) return true;
+      for (e.box_stages = waits ? e.stages : fewest_stages;
+           e.box_stages >= (waits     ? e.stages
+                            : as_keys ? fewest_stages
+                                      : 1);
+           --e.box_stages)
+        if (fits()) {
+          fit_tile_to_keys(e, spec, each);
+          return true;
+        }
   }
   return false;
+}
+
+// Of several CTAs on an SM each has tiles of 32 or, of two consumers, 48 keys at least; four
+// consumers have 64.
+bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, int width,
+                        const DeviceModel& device) {
+  const AttentionSpec& a = spec.attention();
+  const bool plain = (a.score.statements.empty() || e.scales_heads) &&
+                     unrounded(a.weight).statements.empty(),
+             transposes = is_f8(e.v.map.type);
+  const auto choose = [&](const Consumers& c) {
+    return choose_narrow_tile(e, spec, depth, width, c, plain, device);
+  };
+  const auto enough = [&](std::int64_t keys) {
+    return e.tile_k >= std::min(spec.extent[AttentionSpec::n], keys);
+  };
+  const Consumers c =
+      choose_consumers(length_of(rows_of(spec), a.sequences), keys_of_a_row(spec), a.band.bounded(),
+                       std::max(depth, width), plain, adds_boxes_alone(e, a), transposes);
+  if (!transposes && e.alternating == 1 && c.count <= 2)
+    for (const Consumers& some : beside_each_other(spec, plain, device))
+      if (choose(some) && enough(some.count > 1 ? 48 : 32)) return true;
+  if (choose(c) && (plain || c.count <= 2 || enough(64))) return true;
+  return c.count > 2 && !plain && choose(kTwo);
 }
 
 // Heads whose tiles run side by side, of packed sequences, whose lengths are not known: so many

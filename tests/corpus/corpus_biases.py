@@ -1,0 +1,16 @@
+"""Attention with biases and masks that come in boxes of their own."""
+from corpus_attention import attention
+
+# Of biases that all rows share a box of one row comes with the keys: beside one to four consumers, in pages, in shares and
+# clusters of few rows; the last tile of keys is not whole.
+attention("bias_of_keys", sq=150, skv=168, d=64, dv=64, attn_scale=0.125, inputs=[("Bias", [2, 1, 1, 168], None)], stats=True)
+attention("bias_of_keys_f32", hq=2, hk=2, sq=40, skv=300, d=128, dv=128, io="f16", attn_scale=0.09, inputs=[("Bias", [2, 1, 1, 300], "f32")])
+attention("bias_of_keys_causal", b=1, hq=2, hk=1, sq=260, skv=264, d=32, dv=32, attn_scale=0.2, causal_mask=True, inputs=[("Bias", [1, 2, 1, 264], None)])
+attention("bias_of_keys_one_query", b=1, hq=8, hk=2, sq=1, skv=1000, d=128, dv=128, attn_scale=0.09, inputs=[("Bias", [1, 8, 1, 1000], None)])
+attention("bias_of_keys_lengths", b=3, hq=8, hk=2, sq=3, skv=1304, d=64, dv=64, attn_scale=0.125, padding_mask=True,
+          inputs=[("Bias", [3, 1, 1, 1304], None), ("SEQ_LEN_Q", [3, 1, 1, 1], "i32"), ("SEQ_LEN_KV", [3, 1, 1, 1], "i32")])
+attention("bias_of_odd_keys", b=3, hq=3, hk=3, sq=131, skv=77, d=64, dv=64, attn_scale=0.125, inputs=[("Bias", [1, 3, 131, 77], None)])
+attention("bias_of_few_rows", b=3, hq=3, hk=3, sq=49, skv=56, d=32, dv=32, attn_scale=0.2, io="f16", inputs=[("Bias", [1, 3, 49, 56], None)])
+# Beside values of f8, which the producer's other warps transpose.
+attention("f8_weights_bias", b=1, hq=2, hk=2, sq=200, skv=240, d=64, dv=64, attn_scale=0.6, io="f8e4m3", types={"O": "bf16"},
+          inputs=[("Bias", [1, 2, 200, 240], "bf16")] + [("Scale_S", [1, 1, 1, 1], "f32")])
