@@ -70,8 +70,7 @@ Consumers choose_consumers(std::int64_t rows, double keys, bool bounded, int wid
                            bool boxes, bool transposes) {
   constexpr Consumers two_transposing{2, 232, 40, 128, 1.24}, three_transposing{3, 152, 40, 128, 1};
   constexpr Consumers three{3, 160, 32, 128, 1}, four{4, 112, 24, 64, 1.08},
-      two_boxes{2, 240, 24, 128, 1.15},
-      four_boxes{4, 112, 24, 64, 1};
+      two_boxes{2, 240, 24, 128, 1.15}, four_boxes{4, 112, 24, 64, 1};
   if (rows <= kConsumerRows) return kOne;
   if (wide > 64 || !(plain || boxes)) return transposes ? two_transposing : kTwo;
   const auto time = [&](const Consumers& c) {
