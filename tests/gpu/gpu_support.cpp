@@ -48,8 +48,17 @@ Result<Plan> plan_for_device(Graph& graph, bool fuse, const Tuning& tuning,
 
 // The names of all tensors whose last bits may differ from run to run: dQ and dBias, which CTAs
 // add to in any order (codegen/device/family/attention.md, "Order"), and what is computed of them.
-std::set<std::string> unordered_tensors(const Graph& graph) {
+// Of gradients that are written out no node says which these are.
+std::set<std::string> unordered_tensors(const Graph& graph, const Plan& plan) {
   std::set<TensorId> unordered;
+  const bool written_out =
+      std::ranges::none_of(graph.nodes(),
+                           [](const Node& n) { return n.op == OpKind::sdpa_backward; }) &&
+      std::ranges::any_of(plan.data().kernels, [](const PlanKernel& k) {
+        return k.family == sinter::Family::attention_backward;
+      });
+  for (TensorId t = 0; written_out && t < static_cast<TensorId>(graph.tensors().size()); ++t)
+    unordered.insert(t);
   for (const Node& n : graph.nodes()) {
     const auto* const sdpa = std::get_if<SdpaAttributes>(&n.attributes);
     const bool free = n.op == OpKind::sdpa_backward && !(sdpa && sdpa->deterministic);
@@ -133,7 +142,7 @@ void run_one(const GraphSource& source, const std::optional<Plan>& made, const G
                                                      : ""))
       return;
     if (interpreted() || emulated()) return;
-    const auto unordered = unordered_tensors(*graph);
+    const auto unordered = unordered_tensors(*graph, *fused);
     const auto bytes = output_bytes(c, unordered);
     const auto same = [&](const std::string& what, const Result<Plan>& plan) {
       if (!unordered.empty()) {
