@@ -337,8 +337,11 @@ void keep_size(const KernelSpec& spec, std::int64_t size, const PlanContext& con
 // How many parts of each row, or of what a row has at one place of a piece, give enough blocks.
 std::int64_t wished_parts(const KernelSpec& spec, const DeviceModel& device) {
   const std::int64_t blocks = std::max<std::int64_t>(blocks_of(spec), 1);
+  // Where there are some blocks a second kernel gains less, as for the parts of a filter's
+  // gradient.
+  const std::int64_t least = (blocks < kFewBlocks ? 1 : 2) * elements_a_block();
   return std::min(kManyOfSm * device.sms / blocks,
-                  outer_rows(spec) * columns_of(spec) / blocks / elements_a_block());
+                  outer_rows(spec) * columns_of(spec) / blocks / least);
 }
 
 // Averages and squared distances from them in one pass: both of parts that stay in a block's

@@ -163,6 +163,10 @@ bool adds_boxes_alone(const AttentionConfig& e, const AttentionSpec& a) {
          });
 }
 
+// Of a head, up to which tiles of few keys were measured; for wider ones classes of extents would
+// have more texts.
+constexpr int kFewElements = 64;
+
 // A single tile of keys is as long as they are.
 void fit_tile_to_keys(AttentionConfig& e, const KernelSpec& spec, int each) {
   const std::int64_t keys = spec.extent[AttentionSpec::n];
@@ -219,7 +223,7 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
                                       : 1);
            --e.box_stages)
         if (fits()) {
-          fit_tile_to_keys(e, spec, each);
+          if (std::max(depth, width) <= kFewElements) fit_tile_to_keys(e, spec, each);
           return true;
         }
   }
@@ -243,7 +247,7 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
   const Consumers c =
       choose_consumers(length_of(rows_of(spec), a.sequences), keys_of_a_row(spec), a.band.bounded(),
                        std::max(depth, width), plain, adds_boxes_alone(e, a), transposes);
-  if (!transposes && e.alternating == 1 && c.count <= 2)
+  if (!transposes && e.alternating == 1 && c.count <= 2 && std::max(depth, width) <= kFewElements)
     for (const Consumers& some : beside_each_other(spec, plain, device))
       if (choose(some) && enough(some.count > 1 ? 48 : 32)) return true;
   if (choose(c) && (plain || c.count <= 2 || enough(64))) return true;

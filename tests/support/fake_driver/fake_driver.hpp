@@ -1,6 +1,7 @@
 // What the fake libcuda records and how it is told to fail. It stands in for the driver through
 // SINTER_DRIVER, so that loading and launching can be tested without a GPU.
 #pragma once
+#include <atomic>
 #include <cstddef>
 
 struct FakeLaunch {
@@ -23,8 +24,8 @@ struct FakeEncoding {  // the last call of cuTensorMapEncodeTiled or cuTensorMap
 struct FakeDriver {
   int devices = 2, major = 9, minor = 0, max_threads = 1024;
   int launches = 0, modules = 0, allocations = 0, retained = 0, synchronized = 0;
-  int context_depth = 0;   // of the calling thread's stack, all threads together
-  int shared_allowed = 0;  // by the last cuFuncSetAttribute
+  std::atomic<int> context_depth = 0;  // of the calling thread's stack, all threads together
+  int shared_allowed = 0;              // by the last cuFuncSetAttribute
   int encodings = 0;
   FakeEncoding encoding;
   int calls = 0;                   // of any kind
