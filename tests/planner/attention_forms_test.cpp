@@ -312,6 +312,21 @@ TEST_CASE("biases that TMA does not take are copied first where many scores read
   }
 }
 
+// 192 heads of 137 queries and keys: just enough scores for a copy.
+TEST_CASE("attention reads the right elements of a bias that is copied first") {
+  constexpr std::int64_t kKeys = 137;
+  Graph g({.name = "attention", .io = bf16, .intermediate = f32});
+  const auto tensor = [&](const char* name) {
+    return g.tensor({.name = name, .dim = {64, 3, kKeys, 8}});
+  };
+  const Tensor q = tensor("q"), k = tensor("k"), v = tensor("v"),
+               bias = g.tensor({.name = "bias", .dim = {1, 3, kKeys, kKeys}});
+  const Tensor scores = matmul(q, transpose(k, {0, 1, 3, 2})) * 0.3 + bias;
+  g.output(matmul(softmax(scores), v), "o");
+  REQUIRE(families(for_sm_90a(g)) == std::vector{Family::pointwise, Family::attention});
+  check_values(g);
+}
+
 TEST_CASE("of what a score reads beside its sum boxes come first, and no more than two loads") {
   Graph g({.name = "attention", .io = bf16, .intermediate = f32});
   const auto o = forms::operands(g, {2, 3}, {2, 3}, 130, 72);
