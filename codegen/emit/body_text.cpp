@@ -27,10 +27,6 @@ std::string distribution(const RngAttributes& rng) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 std::vector<bool> values_of_segments(const KernelSpec& spec, const Body& body) {
   std::vector<bool> found(body.statements.size());
   if (!spec.as_rowwise() || spec.rowwise().segment == 0) return found;

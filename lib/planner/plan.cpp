@@ -214,10 +214,6 @@ Status check_target(const PlanData& plan, const std::string& target) {
       .fix = fmt::format("plan the graph again for {} or for no architecture", target)};
 }
 
-}  // namespace
-
-namespace {
-
 bool takes_written_out(const Lowered& lowered, const Partition& parts) {
   const auto taken = [&](const Region& r) {
     return std::any_of(parts.kernels.begin(), parts.kernels.end(), [&](const KernelSpec& k) {

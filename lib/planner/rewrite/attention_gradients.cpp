@@ -113,7 +113,6 @@ class GradientRegion {
     }
     return shaped(t, rows_);
   }
-  // shift + log(total), which forward stores beside its result; the graph's own where it has one.
   // A tensor that a node of this mode makes of `t`, and of `beside` where that is one.
   TensorId made_of(TensorId t, M m, TensorId beside = kNoTensor) const {
     if (t < 0) return kNoTensor;
@@ -131,6 +130,7 @@ class GradientRegion {
     const TensorId stats = made_of(made_of(w_.total, M::log), M::add, w_.shift);
     return made_of(stats, M::binary_select, w_.shift) >= 0;
   }
+  // shift + log(total), which forward stores beside its result; the graph's own where it has one.
   TensorId made_stats() {
     const Dims dim = g_[w_.total].dim;
     TensorId logarithm = made_of(w_.total, M::log);
@@ -412,9 +412,8 @@ bool attention_gradients(MovedViews& views, NodeId id) {
 
 extern constinit const Pass attention_gradients_pass{
     "attention_gradients",
-    "Gradients of attention that are written out are those of an sdpa_backward node, which "
-    "computes "
-    "its weights again from Stats; the sum of P dP along a row is that of dO O.",
+    "Gradients of attention that are written out are those of an sdpa_backward node, whose "
+    "weights are computed again from Stats; the sum of P dP along a row is that of dO O.",
     at_pointwise, attention_gradients};
 
 }  // namespace sinter

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "planner/rewrite/pass.hpp"
+
 namespace sinter {
 
 std::optional<PointwiseMode> mode_of(const Rewriter& g, TensorId t) {
@@ -16,14 +18,6 @@ namespace {
 bool keeps_matrices(const Dims& a, const Dims& b) {
   return a.size() >= 2 && b.size() >= 2 && a.back() == b.back() &&
          a[a.size() - 2] == b[b.size() - 2];
-}
-bool swaps_last(const Node& n) {
-  const auto* const a = std::get_if<TransposeAttributes>(&n.attributes);
-  if (!a) return false;
-  const Dims& p = a->permutation;
-  for (int i = 0; i < p.size() - 2; ++i)
-    if (p[i] != i) return false;
-  return p.size() >= 2 && p[p.size() - 1] == p.size() - 2;
 }
 
 }  // namespace
@@ -43,8 +37,7 @@ std::optional<double> GradientSteps::number(TensorId t) const {
   return g_[t].value;
 }
 bool GradientSteps::converts(const Node& n) const {
-  return n.op == OpKind::pointwise && n.attributes == Attributes{PointwiseAttributes{}} &&
-         g_[n.inputs[0]].dim == g_[n.outputs[0]].dim && is_real(n.inputs[0]) &&
+  return is_identity(n) && g_[n.inputs[0]].dim == g_[n.outputs[0]].dim && is_real(n.inputs[0]) &&
          is_real(n.outputs[0]);
 }
 bool GradientSteps::reshapes(const Node& n) const {
@@ -77,9 +70,8 @@ TensorId GradientSteps::row(TensorId t, std::int64_t columns) const {
   for (int i = 0; i < kMostSteps && g_.producer(t) >= 0; ++i) {
     const Node& n = g_.node(g_.producer(t));
     const TensorId x = n.inputs[0];
-    const bool copies = n.op == OpKind::pointwise &&
-                        n.attributes == Attributes{PointwiseAttributes{}} &&
-                        g_.type(x) == DataType::f32 && g_.type(t) == DataType::f32 &&
+    const bool copies = is_identity(n) && g_.type(x) == DataType::f32 &&
+                        g_.type(t) == DataType::f32 &&
                         (g_[x].dim == g_[t].dim ||
                          (g_[x].dim.size() == g_[t].dim.size() &&
                           count(g_[x].dim) * columns == count(g_[t].dim) && g_[x].dim.back() == 1));
@@ -121,7 +113,7 @@ FactorOf GradientSteps::factor(TensorId t, bool swapped) const {
   return f;
 }
 std::int64_t GradientSteps::repeats(const Node& n) const {
-  if (n.op != OpKind::pointwise || !(n.attributes == Attributes{PointwiseAttributes{}})) return 1;
+  if (!is_identity(n)) return 1;
   return repeats(g_[n.inputs[0]].dim, g_[n.outputs[0]].dim);
 }
 std::int64_t GradientSteps::repeats(const Dims& from, const Dims& to) {

@@ -79,6 +79,20 @@ inline bool reads_any_order(OpKind op) {
   return may_be_ordered(op) || op == OpKind::reduction || op == OpKind::conv_wgrad;
 }
 
+// A pointwise node that copies, converts or broadcasts.
+inline bool is_identity(const Node& n) {
+  return n.op == OpKind::pointwise && n.attributes == Attributes{PointwiseAttributes{}};
+}
+// A transpose of the last two dims alone.
+inline bool swaps_last(const Node& n) {
+  const auto* const a = std::get_if<TransposeAttributes>(&n.attributes);
+  if (!a || a->permutation.size() < 2) return false;
+  const Dims& p = a->permutation;
+  for (int i = 0; i < p.size() - 2; ++i)
+    if (p[i] != i) return false;
+  return p[p.size() - 1] == p.size() - 2;
+}
+
 // A pointwise node whose result has the dims of its operand `y`.
 inline bool computes_over(const Rewriter& g, const Node& n, TensorId y) {
   const TensorId z = n.outputs[0];

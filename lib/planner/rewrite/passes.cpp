@@ -104,12 +104,13 @@ std::optional<Lowered> valid_passes(const Lowered& lowered, const PassGroup& gro
   return next && next->graph->diagnostics().empty() ? std::move(next) : std::nullopt;
 }
 
-Lowered moved(const Lowered& lowered, const DeviceModel& device) {
+// By all groups; nothing where none finds anything.
+std::optional<Lowered> moved(const Lowered& lowered, const DeviceModel& device) {
   std::optional<Lowered> last;
   for (const PassGroup& group : rewrite_passes())
     if (!group.needs_wgmma || device.has_wgmma)
       if (auto next = valid_passes(last ? *last : lowered, group)) last = std::move(next);
-  return last ? *std::move(last) : Lowered{};
+  return last;
 }
 
 }  // namespace
@@ -119,12 +120,11 @@ Lowered rewritten(Lowered lowered, const DeviceModel& device, bool gradients) {
   if (auto with =
           gradients ? valid_passes(lowered, {.repeated = kGradients, .once = {}}) : std::nullopt) {
     const auto made = written_out(*with);
-    Lowered next = moved(*with, device);
-    if (!next.graph) next = *std::move(with);
-    if (written_out(next) == made) return next;
+    if (auto next = moved(*with, device)) with = std::move(next);
+    if (written_out(*with) == made) return *std::move(with);
   }
-  Lowered next = moved(lowered, device);
-  return next.graph ? std::move(next) : std::move(lowered);
+  if (auto next = moved(lowered, device)) return *std::move(next);
+  return lowered;
 }
 
 }  // namespace sinter

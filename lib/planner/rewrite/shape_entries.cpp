@@ -164,12 +164,6 @@ class Products {
     std::swap(swap.permutation[to.size() - 2], swap.permutation[to.size() - 1]);
     return views_.view(before, {OpKind::transpose, swap, g_[before].dim, to}, id);
   }
-  static bool swaps_last(const Node& transpose) {
-    const Dims& p = std::get<TransposeAttributes>(transpose.attributes).permutation;
-    for (int i = 0; i < p.size() - 2; ++i)
-      if (p[i] != i) return false;
-    return p[p.size() - 1] == p.size() - 2;
-  }
 
   MovedViews& views_;
   Rewriter& g_;

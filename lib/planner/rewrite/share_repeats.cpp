@@ -44,7 +44,7 @@ std::optional<Spread> spread(const Rewriter& g, TensorId t) {
     if (std::any_of(n.inputs.begin(), n.inputs.end(), [&](TensorId x) { return x != n.inputs[0]; }))
       return {};
     s.axis = lowering::positive_axis(*c->axis, g[t].dim);
-  } else if (n.op != OpKind::pointwise || !(n.attributes == Attributes{PointwiseAttributes{}})) {
+  } else if (!is_identity(n)) {
     return {};
   }
   s.x = n.inputs[0];

@@ -41,9 +41,7 @@ std::vector<KernelSpec> align_biases(KernelSpec& spec, const DeviceModel& device
   auto plan = plan_attention(spec, device);
   if (!plan || plan->engine.by_warps || plan->engine.wide || spec.extent[A::n] <= kFewKeys)
     return kernels;
-  double scores = 1;
-  for (int i = 0; i <= A::n; ++i)
-    if (i != A::e) scores *= static_cast<double>(spec.extent[i]);
+  const auto scores = static_cast<double>(count(spec.extent, 0, A::e) * spec.extent[A::n]);
   for (std::size_t i = 0; i < spec.attention().score.statements.size(); ++i) {
     const Statement& s = spec.attention().score.statements[i];
     const auto beside = [&](const LoadBeside& load) {
