@@ -154,6 +154,23 @@ SINTER_DEVICE void load_tile(const Args& args, const Coord& c, int row, int k, u
   }
 }
 
+// Calls visit(coordinates of the entry and head, band, tile of rows, its tiles of keys) for the
+// tiles of rows of the CTA, as a thread of the producer takes them.
+template <class Config, class S, class Bounds, class Args, class Visit>
+SINTER_DEVICE void for_tiles_of_rows(const Args& args, unsigned char* pointer, unsigned shared,
+                                     const Visit& visit) {
+  auto tiles = tiles_of_producer<Config, S, Bounds>(pointer, shared);
+#pragma unroll 1
+  for (int round = 0, i; (i = tiles.next(args, round)) < S::items; ++round) {
+    TileOfRows tile = tiles.tile(i);
+    typename S::F::Coord c;
+    S::F::set_batch(c, tile.entry);
+    const BandOf<S, Bounds> band = tiles.band(args, c, tile);
+    const KeyTiles keys = tiles.keys(band, tile);
+    visit(c, band, tile, keys);
+  }
+}
+
 // Of tiles whose last one's keys are in flight, each one's keys before the values of the one loaded
 // before it.
 template <class S, class V, class Args, class LoadK>
@@ -198,20 +215,15 @@ SINTER_DEVICE void produce_boxes(const Args& args, unsigned char* pointer, unsig
                                  int warp) {
   if (warp >= S::consumers) return;
   typename S::PipeB::State state;
-  auto tiles = tiles_of_producer<Config, S, Bounds>(pointer, shared);
+  for_tiles_of_rows<Config, S, Bounds>(
+      args, pointer, shared,
+      [&](const auto& c, const auto& band, const TileOfRows& tile, const KeyTiles& keys) {
 #pragma unroll 1
-  for (int round = 0, i; (i = tiles.next(args, round)) < S::items; ++round) {
-    TileOfRows tile = tiles.tile(i);
-    typename S::F::Coord c;
-    S::F::set_batch(c, tile.entry);
-    const BandOf<S, Bounds> band = tiles.band(args, c, tile);
-    const KeyTiles keys = tiles.keys(band, tile);
+        for (int walk = 0; walk < (S::walks_twice ? 2 : 1); ++walk)
 #pragma unroll 1
-    for (int walk = 0; walk < (S::walks_twice ? 2 : 1); ++walk)
-#pragma unroll 1
-      for (int n = keys.end - 1; n >= keys.begin; --n)
-        load_boxes<S>(args, c, band, tile.row, n, shared, warp, kBoxWarps, state);
-  }
+          for (int n = keys.end - 1; n >= keys.begin; --n)
+            load_boxes<S>(args, c, band, tile.row, n, shared, warp, kBoxWarps, state);
+      });
 }
 
 // One thread of the producer.
@@ -222,43 +234,39 @@ SINTER_DEVICE void produce(const Args& args, unsigned char* pointer, unsigned sh
   typename S::PipeQ::State state_q;
   typename S::Pipe::State state_k, state_v;
   [[maybe_unused]] typename S::PipeB::State state_b;
-  auto tiles = tiles_of_producer<Config, S, Bounds>(pointer, shared);
-#pragma unroll 1
-  for (int round = 0, i; (i = tiles.next(args, round)) < S::items; ++round) {
-    TileOfRows tile = tiles.tile(i);
-    typename S::F::Coord c;
-    S::F::set_batch(c, tile.entry);
-    const BandOf<S, Bounds> band = tiles.band(args, c, tile);
-    const KeyTiles keys = tiles.keys(band, tile);
-    if (keys.begin == keys.end) continue;
-    const auto load_k = [&](int n) {
-      pipe_k.acquire(state_k);
-      pipe_k.expect(state_k, S::TileK::bytes);
-      load_tile<K, typename S::TileK>(args, c, band.first_column + n * S::tile_k, 0,
-                                      shared + S::k + state_k.stage * S::TileK::bytes,
-                                      pipe_k.full(state_k));
-      state_k.advance();
-      // Other warps transpose values.
-      if constexpr (S::has_boxes && S::transposes_values)
-        load_boxes<S>(args, c, band, tile.row, n, shared, 0, 1, state_b);
-    };
-    // Before Q, whose place consumers leave later than a stage of keys: so that keys are there when
-    // they begin this tile of rows. (As FlashAttention-3 has it.)
-    load_k(keys.end - 1);
-    pipe_q.acquire(state_q);
-    pipe_q.expect(state_q, S::consumers * S::TileQ::bytes);
+  for_tiles_of_rows<Config, S, Bounds>(
+      args, pointer, shared,
+      [&](const auto& c, const auto& band, const TileOfRows& tile, const KeyTiles& keys) {
+        if (keys.begin == keys.end) return;
+        const auto load_k = [&](int n) {
+          pipe_k.acquire(state_k);
+          pipe_k.expect(state_k, S::TileK::bytes);
+          load_tile<K, typename S::TileK>(args, c, band.first_column + n * S::tile_k, 0,
+                                          shared + S::k + state_k.stage * S::TileK::bytes,
+                                          pipe_k.full(state_k));
+          state_k.advance();
+          // Other warps transpose values.
+          if constexpr (S::has_boxes && S::transposes_values)
+            load_boxes<S>(args, c, band, tile.row, n, shared, 0, 1, state_b);
+        };
+        // Before Q, whose place consumers leave later than a stage of keys: so that keys are there
+        // when they begin this tile of rows. (As FlashAttention-3 has it.)
+        load_k(keys.end - 1);
+        pipe_q.acquire(state_q);
+        pipe_q.expect(state_q, S::consumers * S::TileQ::bytes);
 #pragma unroll
-    for (int consumer = 0; consumer < S::consumers; ++consumer)
-      load_tile<Q, typename S::TileQ>(args, c, tile.row + consumer * 64, 0,
-                                      shared + consumer * S::TileQ::bytes, pipe_q.full(state_q));
-    state_q.advance();
-    if constexpr (S::walks_twice) {
+        for (int consumer = 0; consumer < S::consumers; ++consumer)
+          load_tile<Q, typename S::TileQ>(args, c, tile.row + consumer * 64, 0,
+                                          shared + consumer * S::TileQ::bytes,
+                                          pipe_q.full(state_q));
+        state_q.advance();
+        if constexpr (S::walks_twice) {
 #pragma unroll 1
-      for (int n = keys.end - 2; n >= keys.begin; --n) load_k(n);
-      load_k(keys.end - 1);
-    }
-    load_keys_and_values<S, V>(args, c, keys, band.first_column, shared, state_v, load_k);
-  }
+          for (int n = keys.end - 2; n >= keys.begin; --n) load_k(n);
+          load_k(keys.end - 1);
+        }
+        load_keys_and_values<S, V>(args, c, keys, band.first_column, shared, state_v, load_k);
+      });
 }
 
 // Of tile n of the keys, `columns` of the values past a length become zeros: weights are zeros

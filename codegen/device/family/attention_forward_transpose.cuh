@@ -57,27 +57,23 @@ SINTER_DEVICE void transpose_all_values(const Args& args, unsigned char* pointer
                                         unsigned warp) {
   const typename S::Pipe loaded{shared + S::pipe_loaded_v}, transposed{shared + S::pipe_v};
   typename S::Pipe::State state;
-  auto tiles = tiles_of_producer<Config, S, Bounds>(pointer, shared);
+  for_tiles_of_rows<Config, S, Bounds>(
+      args, pointer, shared,
+      [&](const auto& c, const auto& band, const TileOfRows& tile, const KeyTiles& keys) {
 #pragma unroll 1
-  for (int round = 0, i; (i = tiles.next(args, round)) < S::items; ++round) {
-    TileOfRows tile = tiles.tile(i);
-    typename S::F::Coord c;
-    S::F::set_batch(c, tile.entry);
-    const BandOf<S, Bounds> band = tiles.band(args, c, tile);
-    const KeyTiles keys = tiles.keys(band, tile);
-#pragma unroll 1
-    for (int n = keys.end - 1; n >= keys.begin; --n) {
-      loaded.wait(state);
-      transposed.acquire(state);
-      transpose_values<S, Bounds::padding>(shared + S::loaded_v + state.stage * S::LoadedV::bytes,
-                                           shared + S::v + state.stage * S::TileV::bytes, warp,
-                                           band.columns - band.first_column - n * S::tile_k);
-      transposed.commit(state);
-      __syncwarp();
-      loaded.release(state);
-      state.advance();
-    }
-  }
+        for (int n = keys.end - 1; n >= keys.begin; --n) {
+          loaded.wait(state);
+          transposed.acquire(state);
+          transpose_values<S, Bounds::padding>(
+              shared + S::loaded_v + state.stage * S::LoadedV::bytes,
+              shared + S::v + state.stage * S::TileV::bytes, warp,
+              band.columns - band.first_column - n * S::tile_k);
+          transposed.commit(state);
+          __syncwarp();
+          loaded.release(state);
+          state.advance();
+        }
+      });
 }
 
 }  // namespace sinter::attention
