@@ -319,8 +319,8 @@ std::string BodyText::draw(int i) const {
 
 std::string BodyText::run(int i) const {
   const Statement& s = statement(i);
-  return fmt::format("sinter::bits_of_run<Drawn>({}, {}, c, {})", integer(s.port), integer(s.port2),
-                     distribution(s.rng));
+  return fmt::format("sinter::bits_of_run<Drawn>({}, {}, c, further, {})", integer(s.port),
+                     integer(s.port2), distribution(s.rng));
 }
 
 std::string BodyText::random(int i) const {

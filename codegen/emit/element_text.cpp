@@ -64,7 +64,9 @@ class Printed {
                       std::string_view suffix) const {
     if (const int i = text_.taken(); i >= 0) {
       out.line("using Drawn = Config::{};", random_access_name(text_.name(i)));
-      out.open("SINTER_DEVICE static unsigned run(const Args& args, const {}& c) {{", coordinates);
+      out.open(
+          "SINTER_DEVICE static unsigned run(const Args& args, const {}& c, long long further) {{",
+          coordinates);
       out.line("return {};", text_.run(i));
       out.close("}");
     }

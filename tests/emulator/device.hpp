@@ -201,6 +201,9 @@ inline unsigned short to_bf16(float x) {
   if (x != x) return 0x7fff;
   return static_cast<unsigned short>((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
+inline unsigned long long wide_product(unsigned a, unsigned b) {
+  return static_cast<unsigned long long>(a) * b;
+}
 inline float rounded_to_bf16(float x) {
   return __uint_as_float(static_cast<unsigned>(to_bf16(x)) << 16);
 }

@@ -66,6 +66,9 @@ inline unsigned short to_bf16(float x) {
   ::sinter::store_element(::sinter::bf16, &bits, 0, x);
   return bits;
 }
+inline unsigned long long wide_product(unsigned a, unsigned b) {
+  return static_cast<unsigned long long>(a) * b;
+}
 inline void prefetch(const void*) {}
 inline void add(float* to, float x) { *to += x; }
 inline int take_number(int* counter) { return (*counter)++; }

@@ -43,6 +43,14 @@ SINTER_DEVICE float exp2(float x) {
   return r;
 }
 
+// All bits of a product: of 64-bit factors whose upper halves are zeros, NVRTC 13.0 multiplies
+// these, too, and adds the zeros.
+SINTER_DEVICE unsigned long long wide_product(unsigned a, unsigned b) {
+  unsigned long long r;
+  asm("mul.wide.u32 %0, %1, %2;" : "=l"(r) : "r"(a), "r"(b));
+  return r;
+}
+
 // Asks for a line of memory to come to the second-level cache.
 SINTER_DEVICE void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 

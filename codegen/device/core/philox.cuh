@@ -28,8 +28,8 @@ SINTER_DEVICE void philox4x32_10(unsigned long long key, const unsigned long lon
   for (int round = 0; round < 10; ++round) {
 #pragma unroll
     for (int r = 0; r < runs; ++r) {
-      const unsigned long long p0 = static_cast<unsigned long long>(kMultiplier0) * x[r].lane[0];
-      const unsigned long long p1 = static_cast<unsigned long long>(kMultiplier1) * x[r].lane[2];
+      const unsigned long long p0 = hardware::wide_product(x[r].lane[0], kMultiplier0),
+                               p1 = hardware::wide_product(x[r].lane[2], kMultiplier1);
       x[r] = {{static_cast<unsigned>(p1 >> 32) ^ x[r].lane[1] ^ key0, static_cast<unsigned>(p1),
                static_cast<unsigned>(p0 >> 32) ^ x[r].lane[3] ^ key1, static_cast<unsigned>(p0)}};
     }
@@ -172,13 +172,14 @@ constexpr int index_of_runs() {
   return found;
 }
 
-// Of the run that the element at c belongs to, a bit each: which of its four numbers hold.
+// Of the run so many after that of the element at c, a bit each: which of its four numbers hold.
 template <class Access, class Coord>
 SINTER_DEVICE unsigned bits_of_run(long long seed, long long offset, const Coord& c,
-                                   const Bernoulli& distribution) {
+                                   long long further, const Bernoulli& distribution) {
   const unsigned long long counter[1] = {
       static_cast<unsigned long long>(offset) +
-      static_cast<unsigned long long>(logical_index<Access>(c)) / 4};
+      static_cast<unsigned long long>(logical_index<Access>(c)) / 4 +
+      static_cast<unsigned long long>(further)};
   Philox4 x[1];
   philox4x32_10(static_cast<unsigned long long>(seed), counter, x);
   RandomBits<4> bits;

@@ -74,6 +74,7 @@ class BackwardConsumer {
   using Sums = typename S::Scores::Sums;
   using Weights = OperandFragment<Number, S::tile_q>;
   using SumsDQ = typename S::DQ::Sums;
+  using Pairs = PairsOfTile<false, S, Sums>;
   const Args& args_;
   const QueryBand<S, Bounds>& band_;
   const BackwardStages<S, Bounds> stages_;
@@ -154,13 +155,21 @@ class BackwardConsumer {
         s.at[i + e] = Shift::weight(s.at[i + e], Score::scale, e % 2 == 0 ? lse.x : lse.y);
     });
   }
+  SINTER_DEVICE auto draw(const QueryTile<S>& at) const {
+    if constexpr (DrawsBits<Weight>)
+      return Pairs(c_, at, key_).template draw<Weight>(args_);
+    else
+      return NothingDrawn{};
+  }
+  template <class Drawn>
   SINTER_DEVICE void weigh_and_differentiate(Sums& s, Sums& dp, const QueryTile<S>& at, int stage,
-                                             const PipelineState<2>& boxes) const {
+                                             const PipelineState<2>& boxes,
+                                             const Drawn& drawn) const {
     const float* lse = reinterpret_cast<const float*>(pointer_ + S::lse) + stage * S::tile_q;
     const float* delta = reinterpret_cast<const float*>(pointer_ + S::delta) + stage * S::tile_q;
     const auto with = [&](auto... beside) {
-      attention::weigh_and_differentiate<Score, Weight, BiasGradient, false>(
-          band_, args_, c_, at, lse, delta, s, dp, key_, beside...);
+      attention::weigh_and_differentiate<Score, Weight, BiasGradient>(
+          band_, args_, Pairs(c_, at, key_), lse, delta, s, dp, drawn, beside...);
     };
     if constexpr (S::takes_boxes) {
       const typename S::PipeBoxes pipe{shared_ + S::pipe_boxes};
@@ -207,10 +216,11 @@ class BackwardConsumer {
   }
   // The operands of dV and dK, of weights (or of sums, where the score is a function of these) and
   // of dp. Made 16 queries at a time, so that few registers hold both.
+  template <class Drawn>
   SINTER_DEVICE void finish(Weights& p, Weights& ds, Sums& s, Sums& dp, const QueryTile<S>& at,
-                            int stage, const PipelineState<2>& boxes) const {
+                            int stage, const PipelineState<2>& boxes, const Drawn& drawn) const {
     if constexpr (!plain) {
-      weigh_and_differentiate(s, dp, at, stage, boxes);
+      weigh_and_differentiate(s, dp, at, stage, boxes, drawn);
     } else if (band_.is_cut(at.row())) {
       mask(dp, at, 0.0f);
     }
@@ -254,6 +264,7 @@ class BackwardConsumer {
       start_scores(s, at, state);
       stages_.wait_for_do(state, at);
       if constexpr (Wanted::ds) multiply_.weights_gradient(dp, state.stage);
+      const auto drawn = draw(at);
       wgmma::wait<Wanted::ds ? 1 : 0>(s);
       if constexpr (plain) weigh(s, at, state.stage);
       if constexpr (Wanted::ds)
@@ -261,7 +272,7 @@ class BackwardConsumer {
       else
         dp.clear();
       Weights p, ds;
-      finish(p, ds, s, dp, at, state.stage, boxes);
+      finish(p, ds, s, dp, at, state.stage, boxes, drawn);
       if constexpr (Wanted::dq) store_ds(ds, i & 1);
       if constexpr (Wanted::dv) multiply_.add_dv(p, state.stage);
       if constexpr (Wanted::dq) {

@@ -287,8 +287,10 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
         else
           dp.clear();
         __syncwarp();  // what comes behind is not mixed with this: registers are full
-        weigh_and_differentiate<Score, Weight, BiasGradient, false>(
-            band, args, c, at, rows_of(stage), rows_of(stage) + S::tile_q, s, dp, key);
+        const PairsOfTile<false, S, typename S::Scores> pairs(c, at, key);
+        weigh_and_differentiate<Score, Weight, BiasGradient>(band, args, pairs, rows_of(stage),
+                                                             rows_of(stage) + S::tile_q, s, dp,
+                                                             pairs.template draw<Weight>(args));
         WeightFactors<Number, S::tile_q> weights, gradients;
         if constexpr (Wanted::dv) {
           weights.take(s);

@@ -112,6 +112,10 @@ struct QueryBand {
       own = all - before < each ? all - before : each;
     }
   }
+  // Whether a tile may hold a query and a key that do not see each other.
+  static constexpr bool cuts = !is_known(S::keys) || S::keys % S::tile_k != 0 ||
+                               Bounds::has_lengths || S::packed || Bounds::has_right ||
+                               Bounds::has_left;
   SINTER_DEVICE bool is_cut(int row) const {
     bool cut = S::keys % S::tile_k != 0 || Bounds::has_lengths || S::packed
                    ? from + S::tile_k > band.columns

@@ -43,54 +43,123 @@ struct BesideFromBoxes {
   }
 };
 
-// Where the score is a function of the sum, or the weight of the probability: sums `s` become
-// weights, gradients of weights `dp` those of sums. Rows and columns are queries and keys, or
-// keys and queries; `lse`, `delta`: of the tile's first query on; `key`: the first key.
-template <class Score, class Weight, class BiasGradient, bool queries_are_rows, class S,
-          class Bounds, class Args, class Sums, class Beside = ReadByScores>
-SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, const Args& args,
-                                           typename S::Coord c, const QueryTile<S>& at,
-                                           const float* lse, const float* delta, Sums& s, Sums& dp,
-                                           int key, Beside beside = {}) {
-  const auto query_of = [](int i) { return queries_are_rows ? Sums::row(i) : Sums::column(i); };
-  const auto key_of = [&](int i) {
+// Where the registers of a tile's sums lie. Rows and columns are queries and keys, or keys and
+// queries; `key`: the first key.
+template <bool queries_are_rows, class S, class Sums>
+struct PairsOfTile {
+  // Whether all tiles hold as many as they might.
+  static constexpr bool whole_queries =
+                            !S::packed && is_known(S::queries) && S::queries % S::tile_q == 0,
+                        whole_keys = !S::packed && is_known(S::keys) && S::keys % S::tile_k == 0;
+  typename S::Coord c;  // of the batch entry and head
+  const int row, key;
+
+  SINTER_DEVICE PairsOfTile(const typename S::Coord& entry, const QueryTile<S>& at, int first_key)
+      : c(entry), row(at.row()), key(first_key) {
+    c.at[1] = at.head;
+  }
+  static SINTER_DEVICE int local_query(int i) {
+    return queries_are_rows ? Sums::row(i) : Sums::column(i);
+  }
+  SINTER_DEVICE int query_of(int i) const { return row + local_query(i); }
+  SINTER_DEVICE int key_of(int i) const {
     return key + (queries_are_rows ? Sums::column(i) : Sums::row(i));
-  };
-  const bool cut = band.is_cut(at.row());
-  c.at[1] = at.head;
-  const auto score_of_head = Score::of_head(args, c);
-  const auto weight_of_head = Weight::of_head(args, c);
+  }
+  // The coordinates; places that do not exist count as the last that do.
+  SINTER_DEVICE typename S::Coord operator()(int i) const {
+    const int m = query_of(i), n = key_of(i);
+    typename S::Coord at = c;
+    at.at[2] = whole_queries || m < S::queries ? m : S::queries - 1;
+    at.at[3] = whole_keys || n < S::keys ? n : S::keys - 1;
+    return at;
+  }
+  // Of numbers that each query of the tile has, that of register i.
+  static SINTER_DEVICE float of_query(const float* numbers, int i) {
+    if constexpr (queries_are_rows) return numbers[local_query(i)];
+    const float2 pair = *reinterpret_cast<const float2*>(numbers + local_query(i - i % 2));
+    return i % 2 == 0 ? pair.x : pair.y;
+  }
+  template <class Weight, class Args>
+  SINTER_DEVICE auto draw(const Args& args) const {
+    return drawn_bits<Weight, 3, queries_are_rows, !S::packed, typename S::Coord, Sums::count>(
+        args, *this);
+  }
+};
+
+// Where the score is a function of the sum, or the weight of the probability: sums `s` become
+// weights, gradients of weights `dp` those of sums. `lse`, `delta`: of the tile's first query on.
+template <class Score, class Weight, class BiasGradient, bool queries_are_rows, class S,
+          class Bounds, class Args, class Sums, class Drawn, class Beside = ReadByScores>
+SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, const Args& args,
+                                           const PairsOfTile<queries_are_rows, S, Sums>& pairs,
+                                           const float* lse, const float* delta, Sums& s, Sums& dp,
+                                           const Drawn& drawn, Beside beside = {}) {
+  const auto score_of_head = Score::of_head(args, pairs.c);
+  const auto weight_of_head = Weight::of_head(args, pairs.c);
+  using Pairs = PairsOfTile<queries_are_rows, S, Sums>;
   BiasGradientOfTile<BiasGradient, Sums, queries_are_rows> bias;
   const auto put_bias = [&](int i, float x) {
-    const int m = at.row() + query_of(i), n = key_of(i);
-    if ((BiasGradient::by_query && m >= S::queries) || (BiasGradient::by_key && n >= S::keys))
+    typename S::Coord c = pairs.c;
+    c.at[2] = pairs.query_of(i), c.at[3] = pairs.key_of(i);
+    constexpr bool by_key = BiasGradient::by_key || SumsBlocks<BiasGradient>;
+    if ((BiasGradient::by_query && !Pairs::whole_queries && c.at[2] >= S::queries) ||
+        (by_key && !Pairs::whole_keys && c.at[3] >= S::keys))
       return;
-    c.at[2] = m, c.at[3] = n;
     BiasGradient::put(args, c, x);
   };
-  const auto place = [&](int i) {
-    const int m = at.row() + query_of(i), n = key_of(i);
-    c.at[2] = m < S::queries ? m : S::queries - 1;
-    c.at[3] = n < S::keys ? n : S::keys - 1;
-    return c;
+  // Tiles that a band cuts are few. So what they have of pairs that do not see each other is found
+  // apart, a bit a register, and taken from results behind the loop: conditions within it would be
+  // held in registers through it.
+  constexpr bool behind = QueryBand<S, Bounds>::cuts;
+  const auto sees_something = [&](int i) { return pairs.of_query(lse, i) != minus_infinity(); };
+  bool hides = band.is_cut(pairs.row);
+  unsigned seen[(Sums::count + 31) / 32];
+  if constexpr (behind) {
+    s.each([&](int i, float&) {
+      if (queries_are_rows ? i % 2 == 0 && i < 4 : i % 4 < 2) hides = hides || !sees_something(i);
+    });
+    hides = __any_sync(0xffffffffu, hides);
+#pragma unroll
+    for (unsigned& word : seen) word = 0xffffffffu;
+    if (hides)
+      s.each([&](int i, float&) {
+        const int m = pairs.query_of(i), n = pairs.key_of(i);
+        const unsigned hidden = static_cast<unsigned>(!sees_something(i)) |
+                                static_cast<unsigned>(m < band.first(n)) |
+                                static_cast<unsigned>(m >= band.stop(n));
+        seen[i / 32] &= ~(hidden << i % 32);
+      });
+  }
+  const auto is_seen = [&](int i) {
+    if constexpr (behind)
+      return (seen[i / 32] >> i % 32 & 1u) != 0;
+    else
+      return sees_something(i);
   };
-  const auto drawn =
-      drawn_bits<Weight, 3, queries_are_rows, !S::packed, typename S::Coord, Sums::count>(args,
-                                                                                          place);
+  // Of dBias a number is added to memory after each score, and no load moves ahead of that: scores
+  // that load are made so many at a time.
+  constexpr bool loads = !Score::plain && is_same<Beside, ReadByScores>;
+  constexpr int ahead = BiasGradient::wanted && loads ? 16 : 1;
+  float scores[ahead];
   s.each([&](int i, float& x) {
-    const int local = query_of(i), m = at.row() + local, n = key_of(i);
-    place(i);
+    const typename S::Coord c = pairs(i);
     const float sum = x * Score::scale;
     float score = x, weight, of_weight = dp.at[i];
+    if constexpr (loads) {
+#pragma unroll
+      for (int e = 0; e < ahead; ++e)
+        if (i % ahead == 0 && i + e < Sums::count)
+          scores[e] = Score::element(args, pairs(i + e), score_of_head, s.at[i + e] * Score::scale);
+    }
     beside.take(i);
     if constexpr (!is_same<Beside, ReadByScores>) {
       const float number = beside.get(i);
       score = Score::element_beside(args, c, score_of_head, sum, &number);
-    } else if constexpr (!Score::plain) {
-      score = Score::element(args, c, score_of_head, sum);
+    } else if constexpr (loads) {
+      score = scores[i % ahead];
     }
     const float p = weight =
-        RowShift<Score>::weight(score, Score::plain ? Score::scale : 1.0f, lse[local]);
+        RowShift<Score>::weight(score, Score::plain ? Score::scale : 1.0f, pairs.of_query(lse, i));
     if constexpr (Rounds<Weight>)
       of_weight = Weight::rounded_dp(args, c, weight_of_head, of_weight);
     if constexpr (DrawsBits<Weight>)
@@ -99,7 +168,7 @@ SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, con
     else if constexpr (!Weight::plain)
       weight = Weight::element(args, c, weight_of_head, p),
       of_weight = Weight::element(args, c, weight_of_head, of_weight);
-    float of_score = p * (of_weight - delta[local]);
+    float of_score = p * (of_weight - pairs.of_query(delta, i));
     if constexpr (Rounds<Weight>) of_score = Weight::rounded_ds(args, c, weight_of_head, of_score);
     float ds = of_score;
     if constexpr (!is_same<Beside, ReadByScores>) {
@@ -108,12 +177,15 @@ SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, con
     } else if constexpr (!Score::plain) {
       ds = Score::gradient(args, c, score_of_head, sum, ds);
     }
-    const bool seen =
-        lse[local] != minus_infinity() && (!cut || (m >= band.first(n) && m < band.stop(n)));
-    x = seen ? weight : 0.0f;
-    dp.at[i] = seen ? ds : 0.0f;
-    if constexpr (BiasGradient::wanted) bias.add(i, seen ? of_score : 0.0f, put_bias);
+    if (!behind && !is_seen(i)) weight = ds = of_score = 0;
+    x = weight, dp.at[i] = ds;
+    if constexpr (BiasGradient::wanted) bias.add(i, is_seen(i) ? of_score : 0.0f, put_bias);
   });
+  if (behind && hides)
+    s.each([&](int i, float& x) {
+      x = is_seen(i) ? x : 0.0f;
+      dp.at[i] = is_seen(i) ? dp.at[i] : 0.0f;
+    });
 }
 
 }  // namespace sinter::attention

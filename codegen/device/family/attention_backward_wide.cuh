@@ -232,9 +232,10 @@ class WideBackwardConsumer {
   }
   SINTER_DEVICE void weigh_and_differentiate(Sums& s, Sums& dp, const QueryTile<S>& at, int stage_q,
                                              int stage_do) const {
-    attention::weigh_and_differentiate<Score, Weight, BiasGradient, true>(
-        band_, args_, c_, at, of_queries(S::lse, stage_q), of_queries(S::delta, stage_do), s, dp,
-        key_);
+    const PairsOfTile<true, S, Sums> pairs(c_, at, key_);
+    attention::weigh_and_differentiate<Score, Weight, BiasGradient>(
+        band_, args_, pairs, of_queries(S::lse, stage_q), of_queries(S::delta, stage_do), s, dp,
+        pairs.template draw<Weight>(args_));
   }
   // In place of what belongs to pairs that do not see each other.
   SINTER_DEVICE void mask(Sums& x, const QueryTile<S>& at, float masked) const {

@@ -6,7 +6,8 @@
 //
 //   struct BiasGradient   wanted; by_query, by_key: whether different ones have different elements;
 //                         put(args, coordinates, float): adds to an element, or stores it where
-//                         each belongs to one pair
+//                         each belongs to one pair; of_blocks: a query has an element for each
+//                         block of keys in memory, that of the coordinates, which one warp stores
 #pragma once
 #include "sinter/device/engine/fragment.cuh"
 
@@ -16,6 +17,11 @@ struct NoBiasGradient {
   static constexpr bool wanted = false, by_query = true, by_key = true;
   template <class Args, class Coord>
   static SINTER_DEVICE void put(const Args&, const Coord&, float) {}
+};
+
+template <class BiasGradient>
+concept SumsBlocks = requires {
+  BiasGradient::of_blocks;
 };
 
 // What a thread sums. Sums: an accumulator of the tile's 64 rows, which are queries or keys.
@@ -39,7 +45,7 @@ class BiasGradientOfTile {
       sum = i % 4 < 2 ? ds : sum + ds;
       if (i % 4 < 2) return;
       const float all = sum_over_lanes<4, 16>(sum);
-      if (lane() < 4) put(i, all);
+      if (lane() < 4) put(i - 2, all);  // of the warp's first row
     } else {
       of_row_[i / 2 % 2] += ds;
       if (i + 1 < Sums::count) return;

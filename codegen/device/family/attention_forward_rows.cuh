@@ -98,12 +98,11 @@ struct WeightsOfRows {
       softmax.template weigh<(S::columns > 64), S::headroom>(s, worth.powers_of_two());
     const int column = first_key(n);
     if constexpr (DrawsBits<Weight>) {
-      const auto place = [&](int i) { return place_of(s, column, i); };
       const auto drawn =
           drawn_bits<Weight, S::F::first_n, true, !PacksSequences<Bounds>, Coord, Sums::count>(
-              args, place);
+              args, [&](int i) { return place_of(column, i); });
       s.each([&](int i, float& x) {
-        x = Weight::element(args, place(i), weight_of_head, x, drawn.at(i));
+        x = Weight::element(args, place_of(column, i), weight_of_head, x, drawn.at(i));
       });
     } else if constexpr (!Weight::plain) {
       each_place(s, column, [&](const Coord& at, float& x) {
@@ -125,7 +124,7 @@ struct WeightsOfRows {
         float numbers[Beside::count];
         if (i % 16 == 0) beside.take(boxes, s.row(0), i * 2);
         beside.get(i, numbers);
-        x = Score::element_beside(args, place_of(s, column, i), score_of_head, x, numbers);
+        x = Score::element_beside(args, place_of(column, i), score_of_head, x, numbers);
       });
     } else if constexpr (!Score::plain) {
       each_place(s, column, [&](const Coord& at, float& x) {
@@ -143,10 +142,11 @@ struct WeightsOfRows {
   // The coordinates of register i; places that do not exist count as the last that do. Of two
   // neighbours the first has an even key, unless sequences begin anywhere: said so that the
   // compiler sees it (see random()).
-  SINTER_DEVICE Coord place_of(const Sums& s, int column, int i) const {
+  SINTER_DEVICE Coord place_of(int column, int i) const {
     constexpr bool all_exist =
         is_known(S::keys) && S::keys % S::tile_k == 0 && !PacksSequences<Bounds>;
-    const int m = row + s.row(i), n = column + s.column(i), even = column + s.column(i - i % 2);
+    const int m = row + Sums::row(i), n = column + Sums::column(i),
+              even = column + Sums::column(i - i % 2);
     Coord at = c;
     S::F::set_m(at, m < S::queries ? m : S::queries - 1);
     S::F::set_n(at, all_exist ? even | i % 2 : n < S::keys ? n : S::keys - 1);
@@ -155,7 +155,7 @@ struct WeightsOfRows {
   // f(coordinates, number) for all.
   template <class F>
   SINTER_DEVICE void each_place(Sums& s, int column, const F& f) const {
-    s.each([&](int i, float& x) { f(place_of(s, column, i), x); });
+    s.each([&](int i, float& x) { f(place_of(column, i), x); });
   }
   SINTER_DEVICE void mask(Sums& s, int column) const {
     int first[2], end[2];

@@ -175,6 +175,15 @@ void fit_tile_to_keys(AttentionConfig& e, const KernelSpec& spec, int each) {
   if (!has_whole_pages(e)) e.tile_k = before;
 }
 
+// Whether weights are multiplied with random numbers. These take longer than the products, and the
+// consumers' take turns at nothing else. (b4 h16 s2048 d128 causal with dropout on an H200, us, in
+// turns and without: 270 and 268, d64 236 and 233; b8 h12 s1024 d64 180 and 169. Three consumers
+// 292, 263, 220; tiles of 32, 64, 96, 128 keys 326, 270, 271, 278.)
+bool draws(const AttentionSpec& a) {
+  return std::any_of(a.weight.statements.begin(), a.weight.statements.end(),
+                     [](const Statement& s) { return s.kind == StatementKind::random; });
+}
+
 // Tiles, warpgroups and stages. What a consumer holds of 64 rows: scores and, half as large,
 // weights of a tile of keys, and the results. (b4 h32 s4096 d128 on an H200: tiles of 128 keys
 // 1,896 us and of 160 1,931.)
@@ -187,7 +196,7 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
   e.tile_q = kConsumerRows * c.count;
   e.producer_registers = c.producer_registers;
   e.consumer_registers = c.registers;
-  e.ping_pong = e.consumers == 2 && !transposes;
+  e.ping_pong = e.consumers == 2 && !transposes && !draws(a);
   // Warpgroups that take tiles of keys in turns have two stages each, of keys that are soon used.
   const int most_keys = (plain || (c.count > 1 && reads_boxes_alone(e, a))) && e.alternating == 1
                             ? c.most_keys
