@@ -97,9 +97,14 @@ void print_bias_gradient(TextWriter& out, const KernelSpec& spec, const BiasGrad
   out.open("struct BiasGradient {{");
   out.line("static constexpr bool wanted = true, by_query = {}, by_key = {};", b.by_query,
            b.by_key);
+  if (b.of_blocks) out.line("static constexpr bool of_blocks = true;");
   out.open("SINTER_DEVICE static void put(const Args& args, const Coord& c, float x) {{");
-  out.line("sinter::{}<Config::{}>(args.{}, c, x);", b.shared ? "add" : "store", names.access[p],
-           names.port[p]);
+  if (b.of_blocks)
+    out.line("sinter::store<Config::{}>(args.{} + c.at[{}] / {}, c, x);", names.access[p],
+             names.port[p], int{A::n}, int{A::keys_of_block});
+  else
+    out.line("sinter::{}<Config::{}>(args.{}, c, x);", b.shared ? "add" : "store", names.access[p],
+             names.port[p]);
   out.close("}");
   out.close("};");
 }

@@ -43,6 +43,9 @@ struct PlanProgress {
 
 struct PlanOptions {
   bool fuse = true;  // false: one kernel a node, for comparison and bisection
+  // Results have the same bits in each run, as if each sdpa_backward node said so; gradients of
+  // attention that are written out, too, which no node can say of. Costs time there.
+  bool deterministic = false;
   std::vector<std::string>
       targets{};  // compile machine code into the plan for these, e.g. "sm_90a"
   // Whose engines the kernels use, e.g. "sm_90a". Empty: Plan::make takes what every GPU from sm_80

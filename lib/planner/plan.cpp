@@ -229,7 +229,9 @@ bool takes_written_out(const Lowered& lowered, const Partition& parts) {
 
 Partitioned partition_lowered(const Graph& graph, Lowered lowered, const PlanOptions& options,
                               const PlanContext& context, const std::set<std::string>& apart) {
-  const auto parts_of = [&](const Lowered& l) {
+  const auto parts_of = [&](Lowered& l) {
+    for (Region& r : l.regions)
+      r.attributes.deterministic = r.attributes.deterministic || options.deterministic;
     return partition(*l.graph, options.fuse, context, l.regions,
                      aliases_of(graph, *l.graph, apart));
   };

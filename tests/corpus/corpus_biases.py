@@ -1,5 +1,5 @@
-"""Attention with biases and masks that come in boxes of their own."""
-from corpus_attention import attention
+"""Attention with biases and masks that come in boxes of their own, and gradients of biases."""
+from corpus_attention import attention, attention_backward
 
 # Of biases that all rows share a box of one row comes with the keys: beside one to four consumers, in pages, in shares and
 # clusters of few rows; the last tile of keys is not whole.
@@ -14,3 +14,9 @@ attention("bias_of_few_rows", b=3, hq=3, hk=3, sq=49, skv=56, d=32, dv=32, attn_
 # Beside values of f8, which the producer's other warps transpose.
 attention("f8_weights_bias", b=1, hq=2, hk=2, sq=200, skv=240, d=64, dv=64, attn_scale=0.6, io="f8e4m3", types={"O": "bf16"},
           inputs=[("Bias", [1, 2, 200, 240], "bf16")] + [("Scale_S", [1, 1, 1, 1], "f32")])
+
+# dBias of rows in one order: sums of blocks of keys, of which bounds leave some out and the last is not whole.
+attention_backward("deterministic_dbias_rows", hk=2, sq=150, skv=292, d=64, dv=64, attn_scale=0.125, causal_mask=True, dbias=True,
+                   deterministic=True, inputs=[("Bias", [2, 4, 150, 1], None)])
+attention_backward("deterministic_dbias_wide_rows", hq=2, hk=2, sq=70, skv=170, d=192, dv=136, attn_scale=0.07, dbias=True,
+                   deterministic=True, inputs=[("Bias", [2, 2, 70, 1], "f32")])

@@ -92,6 +92,23 @@ TEST_CASE("scores and gradients of forward attention pass through memory nowhere
   for (const Region& r : planned.lowered.regions) CHECK(r.written_out);
 }
 
+TEST_CASE("written out gradients have one order where the plan is to be deterministic") {
+  for (const bool deterministic : {false, true}) {
+    auto g = graph_of({});
+    PlanOptions options{.deterministic = deterministic, .architecture = "sm_90a"};
+    const auto parts =
+        partition_lowered(*g, lower(*g), options, PlanContext{device_model("sm_90a"), {}}).parts;
+    int kernels = 0, of_blocks = 0;
+    for (const KernelSpec& k : parts.kernels)
+      if (const auto* const a = k.as_attention_backward()) {
+        ++kernels, of_blocks += a->dbias_of_blocks;
+        CHECK(a->deterministic == deterministic);
+      }
+    CHECK(kernels == 2);  // Delta's and that of gradients
+    CHECK(of_blocks == deterministic);
+  }
+}
+
 TEST_CASE("masks by index are bounds of the kernel where each row sees some keys") {
   GraphOptions options{.io = bf16};
   for (const std::int64_t keys : {256, 128}) {

@@ -19,7 +19,7 @@ namespace {
 struct BenchArguments {
   std::vector<std::string> documents;
   std::string device, output;
-  bool json = false, no_fuse = false, no_check = false;
+  bool json = false, no_fuse = false, deterministic = false, no_check = false;
   double seconds = 0;
   std::int64_t samples = 2000;
 };
@@ -113,7 +113,9 @@ class Case {
     for (double* ms : {&row.plan_ms_cold, &row.plan_ms_warm}) {
       const auto begin = Clock::now();
       auto made =
-          given_ ? load(*given_, device_) : compile(graph_, device_, {.fuse = !options_.no_fuse});
+          given_ ? load(*given_, device_)
+                 : compile(graph_, device_,
+                           {.fuse = !options_.no_fuse, .deterministic = options_.deterministic});
       SINTER_TRY(made);
       *ms = milliseconds_since(begin);
       executable_.emplace(std::move(*made));
@@ -201,6 +203,7 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->check(negative_problem);
   command->add_flag("--no-check", o->no_check, "Do not compare with the float64 reference");
   command->add_flag("--no-fuse", o->no_fuse, "One kernel a node");
+  command->add_flag("--deterministic", o->deterministic, "The same bits in each run");
   command->callback([o, &exit_code] { exit_code = finish(run(*o)); });
 }
 

@@ -28,7 +28,7 @@ using json::json_string;
 struct ExplainArguments {
   std::string document, dot, html, architecture, device, other;
   std::vector<std::string> why;  // two nodes
-  bool json = false, no_fuse = false;
+  bool json = false, no_fuse = false, deterministic = false;
 };
 
 void print_lines(const std::string& text) {
@@ -41,7 +41,8 @@ void print_lines(const std::string& text) {
 
 Result<Plan> planned(Graph& graph, const ExplainArguments& o, const std::string& architecture) {
   const Progress progress("planning");
-  return Plan::make(graph, {.fuse = !o.no_fuse, .architecture = architecture});
+  return Plan::make(
+      graph, {.fuse = !o.no_fuse, .deterministic = o.deterministic, .architecture = architecture});
 }
 
 // The document's plan, or one that is made of its graph.
@@ -220,6 +221,7 @@ void add_explain(CLI::App& app, int& exit_code) {
                    "what every GPU has)")
       ->check(target_problem);
   command->add_flag("--no-fuse", o->no_fuse, "One kernel a node");
+  command->add_flag("--deterministic", o->deterministic, "The same bits in each run");
   command->callback([o, &exit_code] { exit_code = finish(explain_document(*o)); });
 }
 

@@ -16,7 +16,7 @@ namespace {
 struct PlanArguments {
   std::string document, output, source;
   std::vector<std::string> targets;
-  bool no_fuse = false;
+  bool no_fuse = false, deterministic = false;
 };
 
 Status write_sources(const PlanData& plan, const std::string& folder) {
@@ -43,6 +43,7 @@ Result<int> run(const PlanArguments& o) {
         Plan::make(*document->graph,
                    progress.following(
                        {.fuse = !o.no_fuse,
+                        .deterministic = o.deterministic,
                         .architecture = targets.size() == 1 ? targets.front() : std::string()}));
     SINTER_TRY(plan);
     document->plan = std::move(*plan);
@@ -89,6 +90,7 @@ void add_plan(CLI::App& app, int& exit_code) {
       ->allow_extra_args(false);
   command->add_option("--source", o->source, "Folder for the source of each kernel");
   command->add_flag("--no-fuse", o->no_fuse, "One kernel a node");
+  command->add_flag("--deterministic", o->deterministic, "The same bits in each run");
   command->callback([o, &exit_code] { exit_code = finish(run(*o)); });
 }
 

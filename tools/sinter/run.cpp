@@ -21,7 +21,7 @@ struct RunArguments {
   std::string document, device;
   std::vector<std::string> inputs, outputs;  // NAME=FILE
   std::uint64_t seed = 0;
-  bool check = false, no_fuse = false;
+  bool check = false, no_fuse = false, deterministic = false;
   std::int64_t samples = -1;
 };
 
@@ -188,8 +188,9 @@ Result<int> run(const RunArguments& o) {
     auto target = device->target();
     SINTER_TRY(target);
     const Progress progress("planning");
-    auto plan = Plan::make(*document->graph,
-                           progress.following({.fuse = !o.no_fuse, .architecture = *target}));
+    auto plan = Plan::make(*document->graph, progress.following({.fuse = !o.no_fuse,
+                                                                 .deterministic = o.deterministic,
+                                                                 .architecture = *target}));
     SINTER_TRY(plan);
     document->plan = std::move(*plan);
   }
@@ -265,6 +266,7 @@ void add_run(CLI::App& app, int& exit_code) {
                    "Elements to check of each output, 0: all (default: as many as take seconds)")
       ->check(negative_problem);
   command->add_flag("--no-fuse", o->no_fuse, "One kernel a node");
+  command->add_flag("--deterministic", o->deterministic, "The same bits in each run");
   command->callback([o, &exit_code] { exit_code = finish(run(*o)); });
 }
 

@@ -46,11 +46,14 @@ struct AttentionBackwardSpec {
   // until it is split; dk, dv and dbias, -1 where not wanted.
   int length_q = -1, length_kv = -1, stats = -1, delta = -1, sums = -1, dk = -1, dv = -1;
   int dbias = -1;
+  // dbias has a number for each query and block of so many keys, what these sum; 0: see above.
+  static constexpr int keys_of_block = 16;  // of a warp, or fewer than it has
+  bool dbias_of_blocks = false;
   // CTAs that share the queries which a tile of keys meets. Each stores f32 sums of dk and dv as if
   // they were those of further entries, one part's behind another's; a later kernel adds them up.
   int parts = 1;
-  // dq is summed in one order, by counters that lie behind each head's sums: two integers of each
-  // row, and one more of the first head.
+  // Results have the same bits in each run: dq is summed in one order, by counters that lie behind
+  // each head's sums: two integers of each row, and one more of the first head.
   bool deterministic = false;
   // Whether nothing but a scale stands between the products.
   bool plain() const { return score.statements.empty() && weight.statements.empty() && !rounds(); }

@@ -35,14 +35,56 @@ KernelSpec conversion(KernelPort from, KernelPort to, const Dims& extent) {
   return kernel;
 }
 
+// dBias of rows in one order: sums of blocks of keys, which a kernel behind adds up. They start as
+// zeros where some are not stored: those of tiles that are not visited, or of wide heads, whose
+// warps sum more keys.
+void sum_blocks(KernelSpec& spec, const KernelPort& result, bool all_stored,
+                std::vector<KernelSpec>& before, std::vector<KernelSpec>& behind,
+                Temporaries& temporaries) {
+  Backward& a = spec.attention_backward();
+  constexpr int kRows = Backward::m + 1;
+  const std::int64_t blocks =
+      (spec.extent[Backward::n] + Backward::keys_of_block - 1) / Backward::keys_of_block;
+  Dims lines = part_of(spec.extent, 0, kRows);
+  lines.push_back(blocks);
+  Access packed;
+  packed.stride = packed_strides(lines);
+  KernelPort sums = temporaries.add("dbias_blocks", DataType::f32, lines, packed);
+  if (!all_stored) before.push_back(zeros(sums, lines));
+
+  KernelSpec total;
+  total.family = RowwiseSpec{.outer_rank = kRows};
+  total.nodes = spec.nodes;
+  total.extent = lines;
+  BodyCopy body(spec, total, kRows);
+  const int sum = finish_parts(total, body, read_back(sums, packed), ReductionMode::add,
+                               DataType::f32, blocks, sums.name);
+  KernelPort to = result;
+  to.access.stride = part_of(result.access.stride, 0, kRows);
+  to.access.stride.push_back(0);
+  body.add_store(sum, DataType::f32, to, true);
+  drop_unused(total);
+  simplify_domain(total);
+  behind.push_back(std::move(total));
+
+  // The kernel adds the number of the block.
+  Dims stride = Dims::filled(spec.extent.size(), 0);
+  for (int i = 0; i < kRows; ++i) stride[i] = packed.stride[i];
+  sums.access.stride = stride;
+  spec.ports[static_cast<std::size_t>(a.dbias)] = std::move(sums);
+  a.dbias_of_blocks = true;
+}
+
 // What runs before and behind the kernel for dBias. Elements that pairs of query and key share
 // start as zeros; they are sums of f32, which a kernel converts where the result has another type.
 // Where each belongs to one pair, the kernel stores it, but not those of tiles that it does not
 // visit.
-void prepare_bias_gradient(KernelSpec& spec, std::vector<KernelSpec>& before,
-                           std::vector<KernelSpec>& behind, Temporaries& temporaries) {
+void prepare_bias_gradient(KernelSpec& spec, const DeviceModel& device,
+                           std::vector<KernelSpec>& before, std::vector<KernelSpec>& behind,
+                           Temporaries& temporaries) {
   const Backward& a = spec.attention_backward();
   if (a.dbias < 0) return;
+  const BiasGradient gradient = bias_gradient_of(spec);
   KernelPort& port = spec.ports[static_cast<std::size_t>(a.dbias)];
   std::vector<int> indices;  // none where all pairs share one element
   for (const int i : {0, static_cast<int>(Backward::head), static_cast<int>(Backward::m),
@@ -55,10 +97,15 @@ void prepare_bias_gradient(KernelSpec& spec, std::vector<KernelSpec>& before,
     extent.push_back(spec.extent[i]);
     result.access.stride.push_back(port.access.stride[i]);
   }
-  const bool shared = bias_gradient_of(spec).shared;
+  const bool shared = gradient.shared, leaves_out = a.band.left || a.band.right || a.band.padding ||
+                                                    !a.block_mask.statements.empty();
+  if (gradient.of_rows && a.deterministic) {
+    const KernelPort of_rows = port;
+    const auto plan = plan_attention_backward(spec, device);
+    const bool all_stored = plan && !plan->wide && !leaves_out;
+    return sum_blocks(spec, of_rows, all_stored, before, behind, temporaries);
+  }
   if (!shared || port.type == DataType::f32) {
-    const bool leaves_out =
-        a.band.left || a.band.right || a.band.padding || !a.block_mask.statements.empty();
     if (shared || leaves_out) before.push_back(zeros(result, extent));
     return;
   }
@@ -236,7 +283,7 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const PlanCo
   }
 
   std::vector<KernelSpec> behind;
-  prepare_bias_gradient(spec, kernels, behind, temporaries);
+  prepare_bias_gradient(spec, device, kernels, behind, temporaries);
 
   if (spec.attention_backward().wants_dq()) sum_dq(spec, kernels, behind, temporaries);
   if (const auto parts = context.decisions.decide(Decisions::Kind::query_parts, spec.nodes.front(),

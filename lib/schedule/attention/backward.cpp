@@ -212,7 +212,10 @@ BiasGradient bias_gradient_of(const KernelSpec& spec) {
   const Access& access = spec.ports[static_cast<std::size_t>(a.dbias)].access;
   const auto by = [&](int i) { return spec.extent[i] == 1 || moves_along(access, i); };
   BiasGradient b{by(A::m), by(A::n)};
-  b.shared = !(by(0) && by(A::head) && b.by_query && b.by_key);
+  const bool of_one_head = by(0) && by(A::head);
+  b.of_rows = of_one_head && b.by_query && !b.by_key;
+  b.of_blocks = a.dbias_of_blocks;
+  b.shared = !(of_one_head && b.by_query && b.by_key) && !b.of_blocks;
   return b;
 }
 
@@ -267,7 +270,9 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
     // Its element is the score's, of which there is one with a body where there is a bias.
     const DataType type = spec.ports[static_cast<std::size_t>(a.dbias)].type;
     if (a.score.statements.empty() || (type != DataType::f32 && info(type).bytes != 2)) return {};
-    if (a.deterministic && bias_gradient_of(spec).shared) return {};  // is added in any order
+    // Rows are summed by blocks of keys; what else is shared is added in any order.
+    const BiasGradient b = bias_gradient_of(spec);
+    if (a.deterministic && b.shared && !b.of_rows) return {};
   }
   AttentionBackwardConfig e;
   e.by_warps = runs_by_warps(spec, device);

@@ -8,9 +8,10 @@
 
 namespace sinter {
 
-// Which pairs of query and key have different elements of dbias; `shared`: several have the same.
+// Which pairs of query and key have different elements of dbias; `shared`: several have the same;
+// `of_rows`: all keys of a query, and no others; `of_blocks`: it holds sums of blocks of keys.
 struct BiasGradient {
-  bool by_query = true, by_key = true, shared = false;
+  bool by_query = true, by_key = true, shared = false, of_rows = false, of_blocks = false;
 };
 BiasGradient bias_gradient_of(const KernelSpec& spec);
 

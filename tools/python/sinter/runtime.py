@@ -211,13 +211,14 @@ class PlanCache:
 
     def __init__(self, builder, device=None, *, name="graph", io_data_type="f32",
                  intermediate_data_type="f32", compute_data_type="f32", capacity=64,
-                 background=False, extents=(), fuse=True, architecture="", tuning_file=""):
+                 background=False, extents=(), fuse=True, deterministic=False, architecture="",
+                 tuning_file=""):
         like = Graph(name, io_data_type=io_data_type,
                      intermediate_data_type=intermediate_data_type,
                      compute_data_type=compute_data_type)
         self._cache = _sinter.Cache(builder, device, like, capacity=capacity,
                                     background=background, extents=list(extents), fuse=fuse,
-                                    architecture=architecture, tuning_file=tuning_file)
+                                    deterministic=deterministic, architecture=architecture, tuning_file=tuning_file)
 
     def get(self, *extents) -> Executable:
         """Of the graph that the builder makes of these extents."""
@@ -240,32 +241,35 @@ class PlanCache:
         return self._cache.explain()
 
 
-def plan(graph: Graph, *, fuse=True, targets=(), architecture="", tuning_file="",
-         progress=None) -> Plan:
-    """Plans a graph; needs no GPU. `targets` get machine code, e.g. ["sm_90a"], which needs NVRTC.
+def plan(graph: Graph, *, fuse=True, deterministic=False, targets=(), architecture="",
+         tuning_file="", progress=None) -> Plan:
+    """Plans a graph; needs no GPU. `deterministic`: results have the same bits in each run, those
+    of attention's gradients too, however they are written. `targets` get machine code, e.g. ["sm_90a"], which needs NVRTC.
     `progress` is called as kernels are planned and compiled: progress("compiling", 3, 12)."""
-    return Plan.make(graph, fuse=fuse, targets=list(targets), architecture=architecture,
-                     tuning_file=tuning_file, progress=progress)
+    return Plan.make(graph, fuse=fuse, deterministic=deterministic, targets=list(targets),
+                     architecture=architecture, tuning_file=tuning_file, progress=progress)
 
 
-def compile(graph: Graph, device=None, *, fuse=True, architecture="", tuning_file="",
-            progress=None) -> Executable:
+def compile(graph: Graph, device=None, *, fuse=True, deterministic=False, architecture="",
+            tuning_file="", progress=None) -> Executable:
     """Plans, generates, compiles and loads. `device` is "cpu", a GPU's ordinal, or None: the
-    current GPU, the CPU where there is none. `progress` is that of plan()."""
-    return Executable(_sinter.compile(graph, device, fuse=fuse, architecture=architecture,
-                                      tuning_file=tuning_file, progress=progress))
+    current GPU, the CPU where there is none. The others are those of plan()."""
+    return Executable(_sinter.compile(graph, device, fuse=fuse, deterministic=deterministic,
+                                      architecture=architecture, tuning_file=tuning_file,
+                                      progress=progress))
 
 
-def prepare(graph: Graph, device=None, *, fuse=True, targets=(), architecture="",
-            tuning_file="") -> Prepared:
+def prepare(graph: Graph, device=None, *, fuse=True, deterministic=False, targets=(),
+            architecture="", tuning_file="") -> Prepared:
     """Plans a graph in two parts: weights that are folded, transposed, quantised or rearranged for
     the kernels of `architecture` (that of the device, where none is given) are so once.
 
         run = sinter.prepare(graph).load({"w": w})     # w is declared constant=True
         y = run(x=x)["y"]
     """
-    return Prepared(*_sinter.prepare(graph, device, fuse=fuse, targets=list(targets),
-                                     architecture=architecture, tuning_file=tuning_file))
+    return Prepared(*_sinter.prepare(graph, device, fuse=fuse, deterministic=deterministic,
+                                     targets=list(targets), architecture=architecture,
+                                     tuning_file=tuning_file))
 
 
 def save(what: Plan, path):

@@ -115,9 +115,10 @@ void bind_plan_cache(nb::module_& m) {
           "__init__",
           [](CacheObject* self, nb::callable builder, nb::handle device, const GraphObject& like,
              std::size_t capacity, bool background, const std::vector<Extent>& extents, bool fuse,
-             std::string architecture, std::string tuning_file) {
+             bool deterministic, std::string architecture, std::string tuning_file) {
             PlanCacheOptions options{.device = device_from(device),
                                      .plan = {.fuse = fuse,
+                                              .deterministic = deterministic,
                                               .architecture = std::move(architecture),
                                               .tuning_file = std::move(tuning_file)},
                                      .graph = like.graph->options(),
@@ -129,7 +130,7 @@ void bind_plan_cache(nb::module_& m) {
           },
           nb::arg("builder"), nb::arg("device").none(), nb::arg("like"), nb::kw_only(),
           nb::arg("capacity"), nb::arg("background"), nb::arg("extents"), nb::arg("fuse"),
-          nb::arg("architecture"), nb::arg("tuning_file"),
+          nb::arg("deterministic"), nb::arg("architecture"), nb::arg("tuning_file"),
           "`like`: an empty graph with the name and the types of those that are built.")
       .def("get", &CacheObject::get, nb::arg("extents"))
       .def("wait", &CacheObject::wait)

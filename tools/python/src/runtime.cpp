@@ -157,12 +157,14 @@ void bind_runtime(nb::module_& m) {
   nb::class_<Plan>(m, "Plan", "The kernels of a graph as data. Making one needs no GPU.")
       .def_static(
           "make",
-          [](const GraphObject& graph, bool fuse, std::vector<std::string> targets,
-             std::string architecture, std::string tuning_file, nb::object progress) {
+          [](const GraphObject& graph, bool fuse, bool deterministic,
+             std::vector<std::string> targets, std::string architecture, std::string tuning_file,
+             nb::object progress) {
             Progress followed(std::move(progress));
             Plan plan = without_gil([&] {
               const std::lock_guard lock(*graph.mutex);
               return Plan::make(*graph.graph, followed.followed_by({.fuse = fuse,
+                                                                    .deterministic = deterministic,
                                                                     .targets = targets,
                                                                     .architecture = architecture,
                                                                     .tuning_file = tuning_file}));
@@ -170,7 +172,7 @@ void bind_runtime(nb::module_& m) {
             followed.raise();
             return plan;
           },
-          nb::arg("graph"), nb::kw_only(), nb::arg("fuse") = true,
+          nb::arg("graph"), nb::kw_only(), nb::arg("fuse") = true, nb::arg("deterministic") = false,
           nb::arg("targets") = std::vector<std::string>{}, nb::arg("architecture") = "",
           nb::arg("tuning_file") = "", nb::arg("progress") = nb::none())
       .def_static(
@@ -225,30 +227,33 @@ void bind_runtime(nb::module_& m) {
       nb::arg("plan"), nb::arg("device") = nb::none());
   m.def(
       "compile",
-      [](const GraphObject& graph, nb::handle device, bool fuse, std::string architecture,
-         std::string tuning_file, nb::object progress) {
+      [](const GraphObject& graph, nb::handle device, bool fuse, bool deterministic,
+         std::string architecture, std::string tuning_file, nb::object progress) {
         const Device d = device_from(device);
         Progress followed(std::move(progress));
         Executable made = without_gil([&] {
           const std::lock_guard lock(*graph.mutex);
-          return compile(
-              *graph.graph, d,
-              followed.followed_by(
-                  {.fuse = fuse, .architecture = architecture, .tuning_file = tuning_file}));
+          return compile(*graph.graph, d,
+                         followed.followed_by({.fuse = fuse,
+                                               .deterministic = deterministic,
+                                               .architecture = architecture,
+                                               .tuning_file = tuning_file}));
         });
         followed.raise();
         return made;
       },
       nb::arg("graph"), nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("fuse") = true,
-      nb::arg("architecture") = "", nb::arg("tuning_file") = "", nb::arg("progress") = nb::none());
+      nb::arg("deterministic") = false, nb::arg("architecture") = "", nb::arg("tuning_file") = "",
+      nb::arg("progress") = nb::none());
   m.def(
       "prepare",
-      [](const GraphObject& graph, nb::handle device, bool fuse, std::vector<std::string> targets,
-         std::string architecture, std::string tuning_file) {
+      [](const GraphObject& graph, nb::handle device, bool fuse, bool deterministic,
+         std::vector<std::string> targets, std::string architecture, std::string tuning_file) {
         if (architecture.empty()) architecture = take(device_from(device).target());
         Prepared parts = without_gil([&] {
           const std::lock_guard lock(*graph.mutex);
           return prepare(*graph.graph, PlanOptions{.fuse = fuse,
+                                                   .deterministic = deterministic,
                                                    .targets = targets,
                                                    .architecture = architecture,
                                                    .tuning_file = tuning_file});
@@ -256,8 +261,8 @@ void bind_runtime(nb::module_& m) {
         return std::pair(std::move(parts.constants), std::move(parts.rest));
       },
       nb::arg("graph"), nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("fuse") = true,
-      nb::arg("targets") = std::vector<std::string>{}, nb::arg("architecture") = "",
-      nb::arg("tuning_file") = "",
+      nb::arg("deterministic") = false, nb::arg("targets") = std::vector<std::string>{},
+      nb::arg("architecture") = "", nb::arg("tuning_file") = "",
       "Plans of what follows from constants, if anything does, and of the rest.");
   m.def(
       "current_device", [] { return device_name(Device::current()); },
