@@ -273,8 +273,12 @@ TEST_CASE("small reductions of the same domain are one kernel") {
 }
 
 TEST_CASE("rows that lie together keep costly values in as few threads as hold them") {
-  for (const auto& [images, columns, along] :
-       {std::tuple{16, 33, 4}, {16, 64, 8}, {16, 100, 16}, {16, 150, 16}, {1, 150, 0}}) {
+  for (const auto& [images, columns, along] : {std::tuple{16, 33, 4},
+                                               {16, 64, 8},
+                                               {16, 100, 16},
+                                               {16, 150, 16},
+                                               {16, 300, 32},
+                                               {1, 150, 0}}) {
     Graph g{{.io = bf16, .intermediate = f32}};
     const auto x = g.tensor({.name = "x", .dim = {images, columns, 4096}});
     g.output(softmax(x, {.axis = 1}), "y");
@@ -286,8 +290,43 @@ TEST_CASE("rows that lie together keep costly values in as few threads as hold t
     CHECK((along > 0) == (s.packing.width == 4));
     if (along == 0) continue;  // rows enough for every SM have packs of four
     CHECK(s.threads_per_row == along);
-    CHECK(s.rows_per_block >= 32);
+    CHECK(s.rows_per_block * s.packing.width * 2 >= 128);  // bytes: whole lines
     CHECK_FALSE(s.kept.empty());
+  }
+}
+
+// Of two softmaxes, in registers of 256 threads of each block.
+TEST_CASE("a cluster's blocks keep the costly values of several tensors") {
+  for (const auto& [columns, blocks] : {std::pair{32000, 8}, {16384, 4}, {4096, 1}}) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    const auto x = g.tensor({.name = "x", .dim = {4096, columns}}),
+               y = g.tensor({.name = "y", .dim = {4096, columns}});
+    g.output(softmax(x).y - softmax(y).y, "z");
+    const auto found = kernels(g);
+    REQUIRE(found.size() == 1);
+    const ScheduledKernel k = scheduled(found[0], "sm_90a");
+    CAPTURE(columns);
+    CHECK(k.rowwise()->blocks_per_row == blocks);
+    CHECK(k.rowwise()->kept.size() == (blocks > 1 ? 2u : 0u));
+  }
+}
+
+TEST_CASE("statistics of few rows in many parts are combined by many blocks") {
+  for (const auto& [images, channels, blocks] :
+       {std::tuple{64, 64, 8u}, {64, 256, 8u}, {32, 512, 16u}}) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    const std::int64_t side = channels == 512 ? 28 : 56;
+    const Dims dim{images, channels, side, side},
+        last{channels * side * side, 1, side * channels, channels};
+    const auto x = g.tensor({.name = "x", .dim = dim, .stride = last});
+    const auto number = [&](const char* name) {
+      return g.tensor({.name = name, .dim = {1, channels, 1, 1}, .data_type = f32});
+    };
+    g.output(batchnorm(x, number("s"), number("b"), 1e-5).y, "y", {.stride = last});
+    const auto found = kernels(g);
+    CAPTURE(channels);
+    REQUIRE(found.size() == 3);
+    CHECK(scheduled(found[1], "sm_90a").rowwise()->grid == blocks);
   }
 }
 

@@ -10,10 +10,13 @@
 namespace sinter {
 namespace {
 
+constexpr double kCached = 0.08;  // of the second-level cache, that surely holds it
+
 // Rows that lie together, of several phases, stay in registers where so few threads side by side
 // that they still move whole lines of memory leave enough others along the rows.
-bool hold_across(const KernelSpec& spec, double columns, RowwiseConfig& s) {
-  constexpr int kBytes = 128, kLine = 128;  // that a thread holds; of memory
+bool hold_across(const KernelSpec& spec, double columns, const DeviceModel& device,
+                 RowwiseConfig& s) {
+  constexpr int kBytes = 128, kLine = 128, kSector = 32;  // that a thread holds; of memory
   if (!has_later_elements(spec)) return false;
   const int width = s.packing.width, cost = element_cost(spec, spec.body) * width;
   const PlaceBytes bytes = place_bytes(spec, s.packing);
@@ -50,8 +53,21 @@ bool hold_across(const KernelSpec& spec, double columns, RowwiseConfig& s) {
   // Other bodies rather take more threads that hold half as much, but values as many as they keep:
   // 100 instead of 116 us for that softmax, and 0.15 s less to compile.
   const int most = std::max(kBytes / 2, kKeptValues * held / width);
-  if (!light && !computes_doubles(spec) && try_threads({256, 512, 1024}, most)) return true;
-  return try_threads({256, 512}, kBytes);
+  if (!(!light && !computes_doubles(spec) && try_threads({256, 512, 1024}, most)) &&
+      !try_threads({256, 512}, kBytes))
+    return false;
+  // Few blocks of as many threads as can be are bound by their own instructions. What the
+  // second-level cache holds comes in sectors, which more blocks share. (A batch norm whose 64
+  // channels have 896 partial results each, on an H200: 26.4 us with two blocks of 1024 threads to
+  // combine these, 24.2 with eight of 256.)
+  constexpr double kFewBlocks = 4;
+  const double rows = elements(spec.extent, 0, spec.rowwise().outer_rank);
+  if (!spec.rowwise().any_length && s.threads == 1024 &&
+      rows / (s.rows_per_block * width) <= kFewBlocks &&
+      rows * columns * s.packing.narrowest <= kCached * static_cast<double>(device.l2_bytes))
+    for (int threads : {256, 512, 1024})
+      if (try_side(threads, std::max(1, kSector / (width * s.packing.narrowest)), most)) break;
+  return true;
 }
 
 // Short rows have no more threads along them than can hold them where there are enough rows for
@@ -149,7 +165,7 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
   // where rows are long, or may be, and all surely lies in the second-level cache: of long ones
   // down to a sector. (Rows of any length, H200: 128 rows of 1024 bf16 in 1.25 us by lines, 1.37 by
   // sectors; 8 of 4096 f32 in 0.80 and 0.86.)
-  constexpr double kCached = 0.08, kLong = 1024;  // of the cache; columns
+  constexpr double kLong = 1024;  // columns
   const bool cached =
       (columns >= kLong || any_length) &&
       rows * columns * s.packing.narrowest <= kCached * static_cast<double>(device.l2_bytes);
@@ -193,7 +209,7 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
   // for all. Their places past the end are fetched by no thread.
   constexpr double kLonger = 1.25;
   const double longest = any_length ? kLonger * columns : columns;
-  if (hold_across(spec, longest, s)) {
+  if (hold_across(spec, longest, device, s)) {
     if (!any_length) share_short_rows(spec, device, rows, columns, s);
     if (any_length) s.held_places = static_cast<int>(std::ceil(longest / s.threads_per_row));
     return;
@@ -211,12 +227,14 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
 
 // Costly values that a later phase needs again are held by as few threads along the rows as can, in
 // packs of four: what threads exchange is then little beside what each computes, and those side by
-// side still move whole lines. (64 M bf16 of softmax along an axis that lies apart, on an H200:
+// side still move whole lines. (Softmax along an axis that lies apart, on an H200: 64 M bf16 in
 // rows of 33 92.2 us in packs of eight by 16 threads, 65.4 in four by four; of 64 69.3 and 68.1, of
-// 100 79.2 and 76.5, of 150 100.2 and 68.5.)
+// 100 79.2 and 76.5, of 150 100.2 and 68.5; 50 M in rows of 200 66.4 and 61.9, of 250 62.3 and
+// 57.3, of 300 94.9 and 52.7; 63 M in rows of 320 115.5 and 65.3.)
 bool hold_costly(const KernelSpec& spec, const DeviceModel& device, double rows, double columns,
                  RowwiseConfig& s) {
-  constexpr int kWidth = 4, kPlaceBytes = 8, kMostAlong = 16, kSide = 32, kFewestThreads = 128;
+  constexpr int kWidth = 4, kPlaceBytes = 8, kMostAlong = 32, kSide = 32, kFewestThreads = 128,
+                kMostThreads = 512;
   constexpr double kPlaces = kKeptAcross / kWidth, kShortest = 17;
   if (!has_later_elements(spec) || computes_doubles(spec) || spec.rowwise().any_length ||
       s.aligned_by >= 0 || columns < kShortest || columns > kPlaces * kMostAlong)
@@ -226,7 +244,7 @@ bool hold_costly(const KernelSpec& spec, const DeviceModel& device, double rows,
   const PlaceBytes bytes = place_bytes(spec, held.packing);
   if (held.packing.width != kWidth || std::max(bytes.row, bytes.kept) > kPlaceBytes) return false;
   held.threads_per_row = power_of_two_from(std::ceil(columns / kPlaces), kMostAlong);
-  held.threads = std::max(kFewestThreads, kSide * held.threads_per_row);
+  held.threads = std::clamp(kSide * held.threads_per_row, kFewestThreads, kMostThreads);
   held.rows_per_block = held.threads / held.threads_per_row;
   const double beside = held.rows_per_block * kWidth;
   if (rows_in_line(spec, held.packing) < beside || rows / beside < 2 * device.sms) return false;
