@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "fusion_patterns/pattern.hpp"
 #include "planner/rewrite/pass.hpp"
 
 namespace sinter {
@@ -99,10 +100,13 @@ class Cluster {
            !reshape_strides(g_[y].dim, at->stride, g_[t].dim);
   }
 
-  // Where a tensor lies in a graph output that is only a movement of it.
+  // Where a tensor lies in a graph output, or in what products alone read, that is only a movement
+  // of it.
   std::optional<Location> placed(TensorId t, int depth) const {
     if (g_[t].output) return g_.location(t);
     const auto& readers = g_.readers(t);
+    if (std::ranges::all_of(readers, [&](NodeId r) { return is_contraction(g_.node(r).op); }))
+      return Location{t, packed_strides(g_[t].dim), 0, g_.type(t)};
     if (readers.size() != 1 || depth == kMostChained) return std::nullopt;
     const Node& n = g_.node(readers[0]);
     if (!is_view_op(n.op)) return std::nullopt;

@@ -5,6 +5,7 @@
 //     reshape -> y
 #include <algorithm>
 
+#include "fusion_patterns/pattern.hpp"
 #include "planner/rewrite/pass.hpp"
 
 namespace sinter {
@@ -104,6 +105,44 @@ std::optional<Dims> written_over(const Rewriter& g, TensorId x, const View& back
   return dim;
 }
 
+// Whether a product's kernel computes what reads `y`, a view of what another one gives, behind its
+// sums: over the dims that it has and no others. Of views of `y`, whether all their readers are
+// such.
+bool ends_product(const Rewriter& g, NodeId reader, TensorId y, int depth = 0) {
+  const Node& n = g.node(reader);
+  const TensorId z = n.outputs[0];
+  if (is_view_op(n.op)) {
+    const auto& readers = g.readers(z);
+    return g.is_virtual(z) && depth < kMostChained &&
+           std::ranges::all_of(readers, [&](NodeId r) { return ends_product(g, r, z, depth + 1); });
+  }
+  const auto sums = [&](TensorId x) {
+    for (int i = 0; i < kMostChained; ++i) {
+      if (x < 0 || !g.is_virtual(x) || g.readers(x).size() != 1 || g[x].dim != g[y].dim)
+        return false;
+      const Node& p = g.node(g.producer(x));
+      if (is_matmul(p.op)) return true;
+      if (!elementwise(g, x)) return false;
+      const auto over_all = std::ranges::find_if(
+          p.inputs, [&](TensorId from) { return from >= 0 && g[from].dim == g[x].dim; });
+      if (over_all == p.inputs.end()) return false;
+      x = *over_all;
+    }
+    return false;
+  };
+  return computes_over(g, n, y) &&
+         std::ranges::any_of(n.inputs, [&](TensorId x) { return x != y && x >= 0 && sums(x); });
+}
+
+// Whether others, too, read what `t` is a view of, if it is one.
+bool shown_to_others(const Rewriter& g, TensorId t) {
+  while (g.is_virtual(t) && is_view_op(g.node(g.producer(t)).op)) {
+    t = g.node(g.producer(t)).inputs[0];
+    if (g.readers(t).size() > 1) return true;
+  }
+  return false;
+}
+
 bool sink_view(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
@@ -119,7 +158,12 @@ bool sink_view(MovedViews& views, NodeId id) {
     return false;
   if (!keeps_neighbours(n) && !turns_back(g, n)) return false;
   const View v = views.of_node(id), back = inverse(v);
-  const std::vector<NodeId> readers = g.readers(y);
+  std::vector<NodeId> readers = g.readers(y);
+  const auto stays = [&](NodeId r) { return ends_product(g, r, y); };
+  if (!std::ranges::all_of(readers, stays))
+    std::erase_if(readers, stays);
+  else if (shown_to_others(g, t))
+    return false;
   const auto shows = [&](TensorId x) {
     return views.shows(x, back) || (written_over(g, x, back) && shown_again(g, y, back.to));
   };
