@@ -335,6 +335,24 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
          g.output(matmul(x, input(w, {64, 32}, f8e4m3)), std::string("by_") + w);
        CHECK(nodes(after(name, g), OpKind::pointwise) == 3);
      }},
+    {"narrow_concatenation",
+     [](std::string_view name) {
+       for (const DataType type : {bf16, f32}) {
+         Graph g{{.io = bf16}};
+         const auto a = g.tensor({.name = "a", .dim = {4, 6, 5}}),
+                    b = g.tensor({.name = "b", .dim = {4, 3, 5}, .data_type = type});
+         g.output(exp(concatenate({a, b}, 1)), "y");
+         if (type == f32) {
+           test::GraphCase c(g, Fill::normal, 3);
+           CHECK_FALSE(run_passes(c.lowering(), {{}, {pass_of(name), 1}, {}}));
+           continue;
+         }
+         const Lowered l = after(name, g);
+         CHECK(
+             l.graph->tensors()[static_cast<std::size_t>(first(l, OpKind::concatenate).outputs[0])]
+                 .data_type == bf16);
+       }
+     }},
     {"store_narrow",
      [](std::string_view name) {
        Graph g{{.io = bf16}};

@@ -9,7 +9,7 @@ extern const Pass share_repeats_pass, sink_concatenation_pass, split_reduction_p
     split_product_halves_pass, propagate_reshape_pass, hoist_view_pass, slice_operands_pass,
     sink_view_pass, store_copy_pass, channels_last_pass, propagate_layout_pass,
     layout_for_reshape_pass, clone_dequantize_pass, store_narrow_pass, shape_entries_pass,
-    order_softmax_pass, split_sink_pass, attention_gradients_pass;
+    order_softmax_pass, split_sink_pass, attention_gradients_pass, narrow_concatenation_pass;
 
 namespace {
 
@@ -51,6 +51,8 @@ const Pass* const kMovement[] = {
 // convolutions read says itself how it lies.
 const Pass* const kLayout[] = {&channels_last_pass, &propagate_layout_pass,
                                &layout_for_reshape_pass};
+// Behind what finds the order in which a concatenation lies.
+const Pass* const kTypes[] = {&narrow_concatenation_pass};
 // Behind both: it asks where operands lie. What it makes must not be joined again.
 const Pass* const kScales[] = {&clone_dequantize_pass};
 // Behind all others: what it makes is stored as it is.
@@ -58,6 +60,7 @@ const Pass* const kStores[] = {&store_narrow_pass};
 
 const PassGroup kGroups[] = {
     {.repeated = kMovement, .once = kLayout},
+    {.repeated = {}, .once = kTypes},
     {.repeated = {}, .once = kScales, .needs_wgmma = true},
     {.repeated = {}, .once = kStores, .needs_wgmma = true},
 };
