@@ -18,22 +18,46 @@ bool is_image_of(const Rewriter& g, const Node& n, TensorId y) {
   return a->groups < g[y].dim[1];
 }
 
+// Whether a convolution of one group gives it, with what its kernel computes behind the sums: it
+// may store the results in any order.
+bool made_by_sums(const Rewriter& g, TensorId y) {
+  for (int i = 0; i < kMostChained; ++i) {
+    const NodeId p = g.producer(y);
+    if (p < 0 || (i > 0 && (!g.is_virtual(y) || g.readers(y).size() != 1))) return false;
+    const Node& n = g.node(p);
+    if (const auto* const a = std::get_if<ConvAttributes>(&n.attributes))
+      return n.op == OpKind::conv_fprop && a->groups == 1 && g[n.inputs[0]].dim[1] > 1;
+    if (!elementwise(g, y)) return false;
+    const auto whole =
+        std::ranges::find_if(n.inputs, [&](TensorId x) { return x >= 0 && g[x].dim == g[y].dim; });
+    if (whole == n.inputs.end()) return false;
+    y = *whole;
+  }
+  return false;
+}
+
 bool channels_last(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node& n = g.node(id);
   const TensorId y = n.outputs.empty() ? kNoTensor : n.outputs[0];
   if (y < 0 || !g.is_virtual(y) || g[y].dim.size() < 3) return false;
-  bool wanted = false;
-  for (NodeId r : g.readers(y)) {
-    if (!reads_any_order(g.node(r).op) && g.node(r).op != OpKind::concatenate) return false;
-    wanted |= is_image_of(g, g.node(r), y);
-  }
-  if (!wanted) return false;
   const Dims& dim = g[y].dim;
   std::vector<int> order{1};
   for (int i = dim.size() - 1; i >= 0; --i)
     if (i != 1) order.push_back(i);
-  g.set_stride(y, packed_in(order, dim));
+  const Dims last = packed_in(order, dim);
+  bool wanted = false;
+  for (NodeId r : g.readers(y)) {
+    const Node& reader = g.node(r);
+    if (reader.op == OpKind::reshape && puts_in_order(g, reader, last) && made_by_sums(g, y)) {
+      wanted = true;
+      continue;
+    }
+    if (!reads_any_order(reader.op) && reader.op != OpKind::concatenate) return false;
+    wanted |= is_image_of(g, reader, y);
+  }
+  if (!wanted) return false;
+  g.set_stride(y, last);
   return true;
 }
 

@@ -79,6 +79,24 @@ inline bool reads_any_order(OpKind op) {
   return may_be_ordered(op) || op == OpKind::reduction || op == OpKind::conv_wgrad;
 }
 
+// Where a transpose of what lies so has its dims in the order in which they lie, as the images that
+// a norm or a product over the channels reads; or all those of a reshape, as the patches that a
+// transformer reads as tokens.
+inline bool puts_in_order(const Rewriter& g, const Node& view, const Dims& stride) {
+  const TensorId y = view.outputs[0];
+  if (const auto* a = std::get_if<TransposeAttributes>(&view.attributes)) {
+    Dims turned = stride;
+    for (int i = 0; i < turned.size(); ++i) turned[i] = stride[static_cast<int>(a->permutation[i])];
+    return turned == packed_strides(g[y].dim);
+  }
+  if (view.op != OpKind::reshape || !g.is_virtual(y)) return false;
+  const auto shaped = reshape_strides(g[view.inputs[0]].dim, stride, g[y].dim);
+  return shaped && std::ranges::all_of(g.readers(y), [&](NodeId r) {
+           const Node& n = g.node(r);
+           return n.op == OpKind::transpose && puts_in_order(g, n, *shaped);
+         });
+}
+
 // A pointwise node that copies, converts or broadcasts.
 inline bool is_identity(const Node& n) {
   return n.op == OpKind::pointwise && n.attributes == Attributes{PointwiseAttributes{}};

@@ -25,21 +25,12 @@ std::optional<Dims> ordered_as(const Rewriter& g, TensorId x, const Dims& dim) {
 
 bool takes_order(OpKind op) { return may_be_ordered(op) || op == OpKind::concatenate; }
 
-// Where a transpose of what lies so has its dims in the order in which they lie, as the images that
-// a norm or a product over the channels reads.
-bool puts_in_order(const Rewriter& g, const Node& transpose, const Dims& stride) {
-  const Dims& permutation = std::get<TransposeAttributes>(transpose.attributes).permutation;
-  Dims turned = stride;
-  for (int i = 0; i < turned.size(); ++i) turned[i] = stride[static_cast<int>(permutation[i])];
-  return turned == packed_strides(g[transpose.outputs[0]].dim);
-}
-
 // Whether a reader of what lies with these strides is none the worse for them.
 bool reads_order(const Rewriter& g, const Node& reader, const Dims& stride) {
   if (reader.op != OpKind::concatenate && !is_view_op(reader.op)) return reads_any_order(reader.op);
   const TensorId whole = reader.outputs[0];
   if (!g.is_virtual(whole)) return false;
-  if (reader.op == OpKind::transpose && puts_in_order(g, reader, stride)) return true;
+  if (puts_in_order(g, reader, stride)) return true;
   if (reader.op != OpKind::concatenate && reader.op != OpKind::reshape) return false;
   return std::ranges::all_of(g.readers(whole),
                              [&](NodeId r) { return reads_any_order(g.node(r).op); });

@@ -9,6 +9,7 @@
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
 #include "planner/spec/contraction_spec.hpp"
+#include "planner/spec/domain.hpp"
 #include "planner/split/aligned_biases.hpp"
 #include "planner/split/attention_backward.hpp"
 #include "planner/split/attention_splits.hpp"
@@ -124,6 +125,13 @@ bool runs_once(const KernelSpec& kernel, const FusionState& state) {
          std::all_of(ports.begin(), ports.end(), [&](const KernelPort& p) {
            return p.written ? !of_graph(p.tensor) : of_graph(p.tensor) && graph[p.tensor].constant;
          });
+}
+
+// Whether strides say where all of a kernel's elements lie.
+bool has_plain_places(const KernelSpec& spec) {
+  return std::ranges::all_of(spec.ports, [](const KernelPort& p) {
+    return p.access.windows.empty() && p.access.via.empty();
+  });
 }
 
 // One kernel after another.
@@ -339,8 +347,9 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
   if (auto product = as_single_products(spec)) return {std::move(*product)};
   if (auto kernels = rearranged(spec, state, temporaries, cuts); !kernels.empty()) return kernels;
   const ContractionSpec* const c = spec.as_contraction();
-  const bool candidate =
-      state.device().has_wgmma && c && c->k() == 1 && !c->chained() && !reads_joined_indices(spec);
+  // Of several indices of k (patches of an image that do not overlap) written operands have one.
+  const bool candidate = state.device().has_wgmma && c && !c->chained() &&
+                         !reads_joined_indices(spec) && (c->k() == 1 || has_plain_places(spec));
   if (!candidate) return {std::move(spec)};
   // Rows of 32 bits that threads read, and lines that they shift, are for products that wait for
   // memory.
@@ -388,6 +397,7 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
                          kStoreAsMultiplied});
       kernels.push_back(std::move(first));
     }
+    if (c->k() > 1) simplify_domain(contraction);
     if (!by_wgmma(contraction, true)) continue;
     us += choose_depth_parts(contraction, state.context()).microseconds;
     if (us > best.us) continue;

@@ -29,7 +29,8 @@ std::vector<int> indices_of(const KernelSpec& spec, const OperandPlace& o, DataT
   for (int i = 0; i < spec.contraction().batch; ++i)
     if (depends_on(spec, body, i)) indices.push_back(i);
   for (int i = o.row; i < o.row + o.rows; ++i) indices.push_back(i);
-  indices.push_back(k);
+  for (int i = spec.contraction().first_k(); i <= k; ++i) indices.push_back(i);
+  if (spec.contraction().k() > 1) return indices;
   const int row = o.rows > 0 ? o.row + o.rows - 1 : -1;
   const auto large = [&](const Statement& s) {
     if (!is_load(s)) return false;
