@@ -6,7 +6,8 @@ Python. Documents that no file here makes stay as they are.
 """
 import pathlib
 
-import corpus_attention  # noqa: F401 (each adds its graphs)
+import corpus_across  # noqa: F401 (each adds its graphs)
+import corpus_attention  # noqa: F401
 import corpus_beside  # noqa: F401
 import corpus_biases  # noqa: F401
 import corpus_calls  # noqa: F401

@@ -33,19 +33,6 @@ constexpr std::int64_t kShortestUnit = 32;
 // bytes; three take 6 us and as long as it takes to read once more and write.)
 constexpr std::int64_t kLine = 128, kManyPieces = 16;
 
-// The fewest elements that are worth a block of their own. (On an H200, us with 32768, 16384 and
-// 8192: gradients of batch norms of 5 x 64 x 56 x 56 10.8, 8.5 and 7.4, 8 x 100 x 512 9.9, 6.8
-// and 5.7; softmax over a million 10.8, 9.0 and 8.4, the sum of four millions 4.1, 4.0 and 4.7.)
-std::int64_t elements_a_block() {
-  static const std::int64_t n = [] {
-    std::int64_t value = 16384;
-    const std::string text = env_value("SINTER_SPLIT_ELEMENTS");
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    return std::max<std::int64_t>(value, 1);
-  }();
-  return n;
-}
-
 std::int64_t shortest_part() { return std::min(kShortestPart, elements_a_block()); }
 
 std::int64_t outer_rows(const KernelSpec& s) { return count(s.extent, 0, s.rowwise().outer_rank); }
@@ -390,6 +377,19 @@ std::vector<KernelSpec> split_pieces(KernelSpec spec, const PlanContext& context
 }
 
 }  // namespace
+
+// The fewest elements that are worth a block of their own. (On an H200, us with 32768, 16384 and
+// 8192: gradients of batch norms of 5 x 64 x 56 x 56 10.8, 8.5 and 7.4, 8 x 100 x 512 9.9, 6.8
+// and 5.7; softmax over a million 10.8, 9.0 and 8.4, the sum of four millions 4.1, 4.0 and 4.7.)
+std::int64_t elements_a_block() {
+  static const std::int64_t n = [] {
+    std::int64_t value = 16384;
+    const std::string text = env_value("SINTER_SPLIT_ELEMENTS");
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return std::max<std::int64_t>(value, 1);
+  }();
+  return n;
+}
 
 KernelPort Temporaries::add(std::string name, DataType type, const Dims& dim, Access access) {
   bytes_[next_] = count(dim) * info(type).bytes;

@@ -1,0 +1,110 @@
+#include "planner/split/turned_rows.hpp"
+
+#include <algorithm>
+
+#include "plan/access.hpp"
+#include "planner/spec/body_copy.hpp"
+#include "planner/spec/domain.hpp"
+#include "planner/split/written_first.hpp"
+
+namespace sinter {
+namespace {
+
+// Of fewer elements than those of so many blocks a kernel takes longer than what it saves. (An
+// element that lies across takes about 4 to 30 ps on an H200.)
+constexpr std::int64_t kBlocks = 16;
+constexpr std::int64_t kLong = 8;  // of both directions: shorter ones share sectors
+
+// The index along which a kernel's threads are neighbours.
+int index_of_threads(const KernelSpec& spec) {
+  const bool together = spec.columns.empty() && rows_lie_together(spec);
+  return together ? spec.rowwise().outer_rank - 1 : spec.extent.size() - 1;
+}
+
+// Whether all elements of the domain are at places of their own, and neighbours in memory are so
+// along another index of more than a few. The first-level cache has all sectors of a small matrix,
+// one of half as many elements as are worth a block.
+bool lies_across(const KernelSpec& spec, const KernelPort& p, int along) {
+  const Access& a = p.access;
+  if (!a.windows.empty() || !a.via.empty() || p.together != 1 || spec.extent[along] < kLong ||
+      a.stride[along] <= 1 || elements_reached(spec.extent, a) != count(spec.extent) ||
+      2 * a.stride[along] * spec.extent[along] < elements_a_block())
+    return false;
+  for (int i = 0; i < spec.extent.size(); ++i)
+    if (a.stride[i] == 1 && spec.extent[i] >= kLong) return true;
+  return false;
+}
+
+// In the order of the domain, the one of the threads last.
+std::vector<int> indices_of_copy(const KernelSpec& spec, int along) {
+  std::vector<int> indices;
+  for (int i = 0; i < spec.extent.size(); ++i)
+    if (i != along) indices.push_back(i);
+  indices.push_back(along);
+  return indices;
+}
+
+// The kernel that brings what the spec then writes in this order to where it belongs.
+KernelSpec copied_behind(KernelSpec& spec, Statement& store, const std::vector<int>& indices,
+                         Temporaries& temporaries) {
+  const KernelPort result = spec.ports[static_cast<std::size_t>(store.port)];
+  const auto order = [&](const Dims& dims) {
+    Dims r;
+    for (int i : indices) r.push_back(dims[i]);
+    return r;
+  };
+  KernelSpec kernel;
+  kernel.extent = order(spec.extent);
+  Access packed{.stride = packed_strides(kernel.extent)}, access = result.access;
+  access.stride = order(access.stride);
+  KernelPort port = temporaries.add(result.name + "_turned", result.type, kernel.extent, packed);
+  kernel.ports = {read_back(port, packed), result};
+  kernel.ports.back().access = access;
+  Statement load = statement(StatementKind::load, store.arithmetic, result.name);
+  load.port = 0;
+  Statement turned = statement(StatementKind::store, store.arithmetic, "");
+  turned.args = {0};
+  turned.port = 1;
+  kernel.body.statements = {load, turned};
+  for (std::size_t i = 0; i < indices.size(); ++i)
+    port.access.stride[indices[i]] = packed.stride[static_cast<int>(i)];
+  store.port = static_cast<int>(spec.ports.size());
+  spec.ports.push_back(std::move(port));
+  drop_unused(spec);
+  simplify_domain(kernel);
+  return kernel;
+}
+
+}  // namespace
+
+TurnedRows turn_rows(KernelSpec& spec, const PlanContext& context, Temporaries& temporaries) {
+  TurnedRows turned;
+  const bool candidate = spec.as_rowwise() && spec.gathers.empty() && spec.extent.size() > 1 &&
+                         spec.rowwise().outer_rank > 0 &&
+                         spec.rowwise().outer_rank < spec.extent.size() &&
+                         spec.rowwise().segment == 0;
+  if (!candidate || !context.decisions.decide(Decisions::Kind::turned, spec.nodes.front(), [&] {
+        return count(spec.extent) >= kBlocks * elements_a_block();
+      }))
+    return turned;
+  const int along = index_of_threads(spec);
+  const auto indices = indices_of_copy(spec, along);
+  const auto across = [&](const Statement& s) {
+    return s.port >= 0 && !s.per_row &&
+           lies_across(spec, spec.ports[static_cast<std::size_t>(s.port)], along);
+  };
+  for (std::size_t i = 0; i < spec.body.statements.size(); ++i) {
+    const Statement s = spec.body.statements[i];
+    if (s.kind == StatementKind::load && across(s)) {
+      turned.before.push_back(
+          copied_first(spec, spec.body, static_cast<int>(i), indices, temporaries));
+      turned.before.back().nodes = {spec.nodes.front()};
+    } else if (s.kind == StatementKind::store && across(s)) {
+      turned.behind.push_back(copied_behind(spec, spec.body.statements[i], indices, temporaries));
+      turned.behind.back().nodes = {spec.nodes.front()};
+    }
+  }
+  return turned;
+}
+
+}  // namespace sinter
