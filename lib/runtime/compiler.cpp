@@ -15,6 +15,7 @@
 #include "base/env.hpp"
 #include "embed/embedded.hpp"
 #include "runtime/cache.hpp"
+#include "runtime/large_pages.hpp"
 #include "runtime/nvrtc.hpp"
 #include "target/target.hpp"
 
@@ -153,6 +154,7 @@ struct Job {
 
 void* run_job(void* argument) {
   Job& job = *static_cast<Job*>(argument);
+  ask_for_large_pages();
   try {
     job.result = compile_here(job.nvrtc, job.request, job.log);
   } catch (const std::exception& e) {

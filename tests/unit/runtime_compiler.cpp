@@ -1,11 +1,16 @@
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <memory>
+#include <thread>
 
 #include "embed/embedded.hpp"
 #include "runtime/compiler.hpp"
+#include "runtime/large_pages.hpp"
 #include "runtime/module.hpp"
 #include "runtime/nvrtc.hpp"
 #include "support/catch.hpp"
@@ -163,6 +168,31 @@ TEST_CASE("compiled kernels are kept on disk and failures are not") {
   TemporaryDirectory parent;
   const auto run = run_hidden_cases("compiler_cache",
                                     {{"SINTER_CACHE", ""}, {"SINTER_CACHE_DIR", parent / "cache"}});
+  INFO(run.output);
+  CHECK(run.passed);
+}
+
+TEST_CASE("[child] small blocks of a thread come in large pages", "[.large_pages]") {
+  grow_heaps_in_large_steps();
+  constexpr std::size_t kBlock = 4096, kBlocks = 4096;
+  long faults = 0;
+  std::thread([&] {
+    ask_for_large_pages();
+    std::vector<std::unique_ptr<char[]>> blocks;
+    rusage before{}, after{};
+    getrusage(RUSAGE_THREAD, &before);
+    for (std::size_t i = 0; i < kBlocks; ++i) blocks.emplace_back(new char[kBlock]())[0] = 1;
+    getrusage(RUSAGE_THREAD, &after);
+    faults = after.ru_minflt - before.ru_minflt;
+  }).join();
+  CHECK(faults < static_cast<long>(kBlocks / 4));
+}
+
+TEST_CASE("compilations allocate in large pages where Linux has them") {
+  std::string enabled;
+  std::getline(std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled"), enabled);
+  if (enabled.find("[madvise]") == enabled.npos && enabled.find("[always]") == enabled.npos) return;
+  const auto run = run_hidden_cases("large_pages", {});
   INFO(run.output);
   CHECK(run.passed);
 }

@@ -8,6 +8,7 @@
 
 #include "base/edit_distance.hpp"
 #include "commands.hpp"
+#include "runtime/large_pages.hpp"
 
 namespace {
 
@@ -66,6 +67,7 @@ int run(CLI::App& app, int argc, char** argv, const int& exit_code) {
 
 int main(int argc, char** argv) {
   using namespace sinter::cli;
+  sinter::grow_heaps_in_large_steps();
   CLI::App app("Plans, runs, times and explains operation graphs (graph JSON).", "sinter");
   app.set_version_flag("--version", "sinter " SINTER_VERSION);
   app.require_subcommand(1);

@@ -3,12 +3,14 @@
 
 #include <filesystem>
 #include <memory>
+#include <thread>
 
 #include "array/file.hpp"
 #include "commands.hpp"
 #include "documents.hpp"
 #include "plan/plan_data.hpp"
 #include "planner/make_plan.hpp"
+#include "runtime/nvrtc.hpp"
 
 namespace sinter::cli {
 namespace {
@@ -31,6 +33,9 @@ Status write_sources(const PlanData& plan, const std::string& folder) {
 }
 
 Result<int> run(const PlanArguments& o) {
+  // NVRTC is opened while the graph is read and planned.
+  std::jthread opening;
+  if (!o.targets.empty()) opening = std::jthread([] { (void)nvrtc(); });
   auto document = read_document(o.document);
   SINTER_TRY(document);
   std::vector<std::string> targets;
