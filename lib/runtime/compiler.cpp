@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -68,18 +69,14 @@ std::string first_errors(std::string_view log) {
   return text;
 }
 
-// An NVRTC program with the device library beside it.
+// An NVRTC program with what it includes of the device library beside it.
 class Program {
  public:
   Program(const Nvrtc& nvrtc, const CompileRequest& request) : nvrtc_(nvrtc) {
-    for (const auto& file : embedded_files()) {
-      storage_.emplace_back(file.name);
-      storage_.emplace_back(file.text);
-    }
     std::vector<const char*> names, texts;
-    for (std::size_t i = 0; i < storage_.size(); i += 2) {
-      names.push_back(storage_[i].c_str());
-      texts.push_back(storage_[i + 1].c_str());
+    for (const auto& file : included_files(request.source)) {
+      names.push_back(file.name.data());
+      texts.push_back(file.text.data());
     }
     const std::string source(request.source), name = std::string(request.entry) + ".cu";
     created_ = nvrtc.create_program(&program_, source.c_str(), name.c_str(),
@@ -119,7 +116,6 @@ class Program {
 
  private:
   const Nvrtc& nvrtc_;
-  std::vector<std::string> storage_;
   nvrtcProgram program_ = nullptr;
   nvrtcResult created_;
 };
@@ -216,9 +212,21 @@ Result<std::string> compile_kernel(const CompileRequest& request) {
                             [&] { return compile_on_large_stack(**nvrtc, request); });
 }
 
+std::vector<std::size_t> longest_first(std::span<const CompileRequest> requests) {
+  std::vector<std::size_t> bytes, order;
+  for (const auto& request : requests) {
+    order.push_back(bytes.size());
+    bytes.push_back(request.source.size());
+    for (const auto& file : included_files(request.source)) bytes.back() += file.text.size();
+  }
+  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) { return bytes[i]; });
+  return order;
+}
+
 std::vector<Result<std::string>> compile_kernels(std::span<const CompileRequest> requests,
                                                  const PlanOptions& options) {
   std::vector<Result<std::string>> results(requests.size(), std::string());
+  const auto order = longest_first(requests);
   std::atomic<std::size_t> next{0};
   std::mutex reporting;
   std::size_t done = 0;
@@ -229,7 +237,8 @@ std::vector<Result<std::string>> compile_kernels(std::span<const CompileRequest>
   };
   report(0);
   const auto work = [&] {
-    for (std::size_t i = next++; i < requests.size(); i = next++) {
+    for (std::size_t at = next++; at < requests.size(); at = next++) {
+      const std::size_t i = order[at];
       try {
         results[i] = compile_kernel(requests[i]);
       } catch (const std::exception& e) {  // would end the process from a helper thread
