@@ -1,5 +1,6 @@
 # Run by the build (cmake -P): writes OUTPUT with the texts of INPUTS under NAMES, both lists joined
-# by '|', and FUNCTION, which returns them. Compilers limit the length of a string literal, so each text is cut in pieces.
+# by '|', and FUNCTION, which returns them. Compilers limit the length of a string literal, so each text is cut in pieces,
+# and what a constant expression may take: literals that know their length are not counted through.
 
 string(REPLACE "|" ";" names "${NAMES}")
 string(REPLACE "|" ";" inputs "${INPUTS}")
@@ -22,7 +23,7 @@ foreach(name IN LISTS names)
   if(pieces STREQUAL "")
     set(pieces " \"\"")
   endif()
-  string(APPEND rows "    {\"${name}\",${pieces}},\n")
+  string(APPEND rows "    {\"${name}\"sv,${pieces}sv},\n")
 endforeach()
 
 file(WRITE "${OUTPUT}"
@@ -31,6 +32,7 @@ file(WRITE "${OUTPUT}"
 
 namespace sinter {
 namespace {
+using namespace std::string_view_literals;
 constexpr EmbeddedFile kFiles[] = {
 ${rows}};
 }  // namespace
