@@ -425,8 +425,8 @@ void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelName
     if (!maps.empty()) out.line("sinter::TensorMap {};", fmt::join(maps, ", "));
   }
   if (const DepthwiseConfig* const e = kernel.depthwise(); e && e->image.map)
-    out.line("sinter::TensorMap map_a{}{};", e->other.map ? ", map_b" : "",
-             e->result ? ", map_result" : "");
+    out.line("sinter::TensorMap map_a{}{}{};", e->other.map ? ", map_b" : "",
+             e->result ? ", map_result" : "", e->beside ? ", map_beside" : "");
   if (kernel.chained()) out.line("sinter::TensorMap map_a, map_b, map_c;");
   if (const AttentionConfig* const e = kernel.attention(); e && !e->by_warps) {
     std::string names_of_maps = "map_q, map_k, map_v";

@@ -30,6 +30,14 @@ std::string row_and_counted(const DepthwiseOperand& o) {
   return o.rows_last ? counted + ", row" : ", row" + counted;
 }
 
+void print_box_load(TextWriter& out, const DepthwiseOperand& o, std::string_view map) {
+  out.line("SINTER_DEVICE static void load(const Args& args, const Coord& c, unsigned to,");
+  out.open("                               unsigned barrier, int channel, int column, int row) {{");
+  out.line("sinter::hopper::load_box(args.{}, to, barrier, 0, channel, column{});", map,
+           row_and_counted(o));
+  out.close("}");
+}
+
 void print_operand_at(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                       const DepthwiseOperand& o, std::string_view struct_name, bool image,
                       std::int64_t plane = 0) {
@@ -41,14 +49,7 @@ void print_operand_at(TextWriter& out, const KernelSpec& spec, const KernelNames
   if (plane > 0) out.line("static constexpr int plane = {};", plane);
   out.line("SINTER_DEVICE static const Element* base(const Args& args) {{ return args.{}; }}",
            names.port[port]);
-  if (o.map) {
-    out.line("SINTER_DEVICE static void load(const Args& args, const Coord& c, unsigned to,");
-    out.open(
-        "                               unsigned barrier, int channel, int column, int row) {{");
-    out.line("sinter::hopper::load_box(args.{}, to, barrier, 0, channel, column{});",
-             image ? "map_a" : "map_b", row_and_counted(o));
-    out.close("}");
-  }
+  if (o.map) print_box_load(out, o, image ? "map_a" : "map_b");
   out.close("};");
 }
 
@@ -89,16 +90,27 @@ void print_depthwise_operands(TextWriter& out, const KernelSpec& spec, const Ker
       print_planes_beside(out, spec, names, port, "Beside", "const ");
     return;
   }
+  const auto result = static_cast<std::size_t>(e.result->port);
   out.open("struct Result {{");
+  out.line("using Element = {};", storage_type(spec.ports[result].type));
   out.line("template <int width>");
   out.open("SINTER_DEVICE static const auto& of(const Fragment<width>& fragment) {{");
-  out.line("return fragment.{};", names.port[static_cast<std::size_t>(e.result->port)]);
+  out.line("return fragment.{};", names.port[result]);
   out.close("}");
   out.line("SINTER_DEVICE static void store(const Args& args, const Coord& c, unsigned from,");
   out.open("                                int channel, int column, int row) {{");
   out.line("sinter::hopper::store_box(args.map_result, from, channel, column{});",
            row_and_counted(*e.result));
   out.close("}");
+  out.close("};");
+  if (!e.beside) return;
+  const auto beside = static_cast<std::size_t>(e.beside->port);
+  out.open("struct Beside {{");
+  out.line("using Element = {};", storage_type(spec.ports[beside].type));
+  out.line("template <class Fragment>");
+  out.line("SINTER_DEVICE static auto& of(Fragment& fragment) {{ return fragment.{}; }}",
+           names.port[beside]);
+  print_box_load(out, *e.beside, "map_beside");
   out.close("};");
 }
 

@@ -10,14 +10,15 @@ namespace {
 
 // Of an image and a square filter; `last`: channels lie together.
 DepthwiseConfig depthwise_schedule(DataType io, const Dims& x, std::int64_t filter,
-                                   std::int64_t stride, bool gradient, bool last) {
+                                   std::int64_t stride, bool gradient, bool last,
+                                   DataType results = DataType::none) {
   Images i{.last = last, .g = Shared<Graph>::make(GraphOptions{.io = io})};
   const Dims w{x[1], 1, filter, filter}, y{x[0], x[1], x[2] / stride, x[3] / stride};
   const ConvAttributes a = padded(filter / 2, stride, x[1]);
   if (gradient)
-    i.output(conv_dgrad(i.input("dy", y), i.input("w", w), x, a), "dx", x);
+    i.output(conv_dgrad(i.input("dy", y), i.input("w", w), x, a), "dx", x, results);
   else
-    i.output(conv_fprop(i.input("x", x), i.input("w", w), a), "y", y);
+    i.output(conv_fprop(i.input("x", x), i.input("w", w), a), "y", y, results);
   const auto kernels = planned(*i.g).kernels;
   REQUIRE(kernels.size() == 1);
   const auto k = schedule_kernel(kernels[0], device_model("sm_90a"), {});
@@ -94,6 +95,39 @@ TEST_CASE("large depthwise convolutions of 16-bit numbers run on tensor cores") 
   CHECK_FALSE(on_tensor_cores(f32, wide, 7, 1, false));
   CHECK_FALSE(on_tensor_cores(bf16, {64, 385, 28, 28}, 7, 1, false));  // no pairs of channels
   CHECK_FALSE(on_tensor_cores(bf16, {1, 64, 14, 14}, 7, 1, false));    // too few walks
+}
+
+// By the few threads that store, f32 took twice as long.
+TEST_CASE("results of depthwise convolutions on tensor cores leave in boxes, whatever their type") {
+  for (const DataType results : {bf16, f32, f8e4m3})
+    for (const bool gradient : {false, true}) {
+      INFO(name(results));
+      const DepthwiseConfig e =
+          depthwise_schedule(bf16, {64, 96, 56, 56}, 7, 1, gradient, true, results);
+      REQUIRE(e.mma);
+      REQUIRE(e.result);
+      CHECK(e.result->map->swizzle == e.lanes * e.each * info(results).bytes);
+      CHECK(e.result->map->box[0] == e.lanes * e.each);
+    }
+}
+
+// Of two the epilogue is by the few threads that store, which took twice as long.
+TEST_CASE("what the epilogue of a depthwise convolution reads comes to where the results wait") {
+  for (const int count : {0, 1, 2}) {
+    INFO(count << " tensors");
+    Images i;
+    const Dims x{64, 384, 28, 28};
+    Tensor y = conv_fprop(i.input("x", x), i.input("w", {384, 1, 7, 7}), padded(3, 1, 384));
+    y = y + i.input("bias", {1, 384, 1, 1});
+    for (int n = 0; n < count; ++n) y = y + i.input(n == 0 ? "r0" : "r1", x);
+    i.output(relu(y), "y", x);
+    const auto kernels = planned(*i.g).kernels;
+    REQUIRE(kernels.size() == 1);
+    const auto k = schedule_kernel(kernels[0], device_model("sm_90a"), {});
+    REQUIRE(k.depthwise());
+    CHECK(k.depthwise()->result.has_value() == (count < 2));
+    CHECK(k.depthwise()->beside.has_value() == (count == 1));
+  }
 }
 
 TEST_CASE("what a depthwise convolution reads is computed apart, what follows is its epilogue") {

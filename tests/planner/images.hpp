@@ -21,8 +21,9 @@ struct Images {
   Tensor input(const char* name, Dims dim) const {
     return g->tensor({.name = name, .dim = dim, .stride = last ? channels_last(dim) : Dims{}});
   }
-  void output(const Tensor& t, const char* name, const Dims& dim) const {
-    g->output(t, name, {.stride = last ? channels_last(dim) : Dims{}});
+  void output(const Tensor& t, const char* name, const Dims& dim,
+              DataType type = DataType::none) const {
+    g->output(t, name, {.stride = last ? channels_last(dim) : Dims{}, .data_type = type});
   }
 };
 

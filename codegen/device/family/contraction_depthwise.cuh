@@ -51,6 +51,12 @@ namespace sinter::depthwise {
 SINTER_DEVICE void keep(unsigned& x) { asm volatile("" : "+r"(x)); }
 SINTER_DEVICE void keep(int& x) { asm volatile("" : "+r"(x)); }
 
+// What a generated file has of the tensor that the epilogue reads in the results' places, or void.
+template <class Beside>
+inline constexpr bool has_beside = true;
+template <>
+inline constexpr bool has_beside<void> = false;
+
 // The pixels of one row of the image that a block of results sees, in whole packs: of channels, or,
 // where pixels of a line lie together, of pixels, inside of the line or outside.
 template <class Config, class Element>

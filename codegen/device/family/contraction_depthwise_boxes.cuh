@@ -14,7 +14,7 @@ namespace sinter::depthwise {
 
 template <int lanes>
 struct Lines {
-  static constexpr bool swizzled = lanes == 4 || lanes == 8;
+  static constexpr bool swizzled = lanes == 2 || lanes == 4 || lanes == 8;
   static_assert(swizzled || lanes % 2 == 1);
   static constexpr int bytes = 16 * lanes;
   // What differs between the places of an even line and the next one's.
@@ -49,16 +49,26 @@ struct LaneLines {
 
 // Rows of results on their way to memory by TMA, where a generated file has, in its Result,
 //
+//   Element        of the results
 //   of(fragment)   the pack of the results in a Fragment
 //   store(args, coordinates, from, channel, column, row)
 //               hopper::store_box with a map whose box has the row's channels, pixels and planes,
 //               as Lines lie
 //
-// else Result is void, and threads store packs.
+// else Result is void, and threads store packs. Where the epilogue reads one tensor that lies as
+// they do, Beside has Element, of(fragment), which may be written, and load() as an Image: its
+// boxes are brought to where the results will wait.
 template <class Result>
 inline constexpr bool leaves_by_boxes = true;
 template <>
 inline constexpr bool leaves_by_boxes<void> = false;
+
+// Bytes of a result that leaves so.
+template <class Result>
+constexpr SINTER_DEVICE int leaving_bytes() {
+  if constexpr (leaves_by_boxes<Result>) return static_cast<int>(sizeof(typename Result::Element));
+  return 0;
+}
 
 // Steps after which a warp waits for all others. (With two, 32 groups of 4, 128 x 128 x 56 x 56, 3
 // x 3 took 62.3 us on an H200 where they take 60.7 with one, groups of 8 17.7 and 16.7.)

@@ -40,10 +40,13 @@ struct BoxedBands {
   using Stages = Pipeline<Config::stages>;
   using Rows = Pipeline<Config::result_rows>;
   static constexpr int result_line = B::across * B::pitch,  // pixels of a plane
-      result_lines = B::planes * result_line,               // of a row
-      result_row = by_boxes
-                       ? (B::rows_at_once * result_lines * Lines<units>::bytes + 1023) / 1024 * 1024
-                       : B::results * 4;
+      result_lines = B::planes * result_line;               // of a row
+  // What a warp has of a result's pixel, and that of all warps in units of 16 bytes.
+  static constexpr int result_bytes = B::each * leaving_bytes<Result>(),
+                       result_units = by_boxes ? B::lanes * result_bytes / 16 : 1,
+                       row_bytes = B::rows_at_once * result_lines * 16 * result_units,
+                       result_row = by_boxes ? (row_bytes + 1023) / 1024 * 1024 : B::results * 4;
+  static_assert(!by_boxes || (result_bytes <= 16 && Lines<result_units>::swizzled));
   static constexpr int results = Config::stages * stage,
                        filter = results + Rows::stages * result_row,
                        barriers = filter + B::filter * 4;
@@ -120,18 +123,22 @@ struct SecondRow {
   }
 };
 
-template <class Config, class Image, class Filter, class Body, class Result>
+template <class Config, class Image, class Filter, class Body, class Result, class Beside>
 struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   using Work = BandWork<Config, Image, Filter, Body>;
   using B = typename Work::B;
   using S = typename Work::S;
   using L = BoxedBands<Config, Result>;
   using Coord = typename S::Coord;
+  using ResultLines = Lines<L::result_units>;
   static constexpr int each = B::each, lanes = B::lanes, sharing = 8 / each;  // warps of a unit
+  static constexpr bool beside = has_beside<Beside>;
   using Work::bands, Work::filter, Work::finished, Work::first_channel, Work::results;
   SharedMemory memory;
   typename L::Stages stages{memory.address + L::barriers};
   typename L::Rows rows{stages.barriers + L::Stages::bytes};
+  // Of rows of results: what the epilogue reads has come to their place.
+  typename L::Rows besides{rows.barriers + L::Rows::bytes};
 
   // Rows below the image are not loaded. Of two at once they are: there the branch, behind which
   // all words are mixed before the first multiplication, costs more (64 x 384 x 28 x 28, 7 x 7 on
@@ -164,11 +171,12 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
         B::plane_of(tile) * L::line + B::position_of(tile) * B::pitch + lane % 4, warp / sharing);
     float* const put_at = results + warp * each;
     // Of lanes of odd tiles the odd column of two, which they leave first.
+    const int left = warp * L::result_bytes;  // bytes of a result's pixel
     const unsigned leave_at =
-        static_cast<unsigned>(warp % sharing * B::bytes) +
-        Lines<L::units>::place(B::plane_of(tile) * L::result_line +
-                                   B::position_of(tile) * B::pitch + lane % 4 * 2 + tile % 2,
-                               warp / sharing);
+        static_cast<unsigned>(left % 16) +
+        ResultLines::place(B::plane_of(tile) * L::result_line + B::position_of(tile) * B::pitch +
+                               lane % 4 * 2 + tile % 2,
+                           left / 16);
     // Results of channels behind the last one are not stored.
     const int channel = first_channel + warp * each, last = S::all_channels - each;
     Coord of_lane{};
@@ -195,7 +203,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
         if constexpr (L::by_boxes) {
           before.finish(sums);
           if (any_not_finite(sums[0])) sum_again(args, warp, now, sums[0]);
-          rows.acquire(row);
+          acquire(row);
           leave(args, memory.pointer + L::results + row.stage * L::result_row, leave_at,
                 tile % 2 != 0, of_lane, sums[0]);
           hopper::fence_async_proxy();
@@ -231,6 +239,33 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
     }
   }
 
+  // A row's place is free, or has what the epilogue reads there.
+  SINTER_DEVICE void acquire(const typename L::Rows::State& row) const {
+    if constexpr (beside)
+      besides.wait(row);
+    else
+      rows.acquire(row);
+  }
+  // Brings that, by one thread.
+  template <class Args>
+  SINTER_DEVICE void load_besides(const Args& args, BandSteps<Config> now) const {
+    typename L::Rows::State row;
+#pragma unroll 1
+    for (; now.more(); now.next()) {
+      if (now.block < now.first) continue;
+      Coord c;
+      S::set_plane(c, Work::first_plane(now.group));
+      rows.acquire(row);
+      besides.expect(row, L::row_bytes);
+      Beside::load(args, c, place_of(row), besides.full(row), first_channel,
+                   Work::first_tile(now.group) * B::pitch, now.block * B::rows_at_once);
+      row.advance();
+    }
+  }
+  SINTER_DEVICE unsigned place_of(const typename L::Rows::State& row) const {
+    return memory.address + static_cast<unsigned>(L::results + row.stage * L::result_row);
+  }
+
   // By TMA, by one thread. A row's place is free when the next one is on its way.
   template <class Args>
   SINTER_DEVICE void send_rows(const Args& args, BandSteps<Config> now) const {
@@ -242,9 +277,8 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       rows.wait(row);
       Coord c;
       S::set_plane(c, Work::first_plane(now.group));
-      Result::store(
-          args, c, memory.address + static_cast<unsigned>(L::results + row.stage * L::result_row),
-          first_channel, Work::first_tile(now.group) * B::pitch, now.block * B::rows_at_once);
+      Result::store(args, c, place_of(row), first_channel, Work::first_tile(now.group) * B::pitch,
+                    now.block * B::rows_at_once);
       hopper::commit_stores();
       hopper::wait_for_stores<1>();
       if (before >= 0) rows.release_stage(before);
@@ -273,6 +307,8 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
         while (steps.more()) fill(args, state, steps);
       } else if constexpr (L::by_boxes) {
         if (static_cast<int>(threadIdx.x) == 32 * lanes) send_rows(args, steps);
+        if constexpr (beside)
+          if (static_cast<int>(threadIdx.x) == 32 * lanes + 32) load_besides(args, steps);
       } else if (warp < loading) {
         store_rows(args, static_cast<int>(threadIdx.x) - 32 * lanes, steps);
       }
@@ -285,26 +321,30 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
 
  private:
   // A row's results to where TMA takes them from; `odd`: the lane takes odd columns first, which
-  // lie in other banks. What epilogues load is that of the channels of `of_lane`.
+  // lie in other banks. What epilogues load is that of the channels of `of_lane`, or lies where the
+  // result will.
   template <class Args>
   static SINTER_DEVICE void leave(const Args& args, unsigned char* row, unsigned at, bool odd,
                                   const Coord& of_lane, const float (&sums)[each][4]) {
-    using Move = typename Word<2 * each>::Type;
+    using Move = typename Word<L::result_bytes>::Type;
     constexpr int second = B::rows_at_once == 1 && B::across > 1
                                ? B::pitch
                                : 8 / B::across * L::result_line;  // tile g + 8
-    typename Body::template Fragment<each> fragment{};
-    Body::fetch(args, of_lane, fragment);
+    typename Body::template Fragment<each> of_channels{};
+    Body::fetch(args, of_lane, of_channels);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       float now[each];
 #pragma unroll
       for (int e = 0; e < each; ++e) now[e] = odd ? sums[e][i ^ 1] : sums[e][i];
+      const unsigned column = at ^ (i % 2 == 0 ? 0u : ResultLines::beside);
+      Move* const place =
+          reinterpret_cast<Move*>(row + column + i / 2 * second * ResultLines::bytes);
+      auto fragment = of_channels;
+      if constexpr (beside) *reinterpret_cast<Move*>(Beside::of(fragment).at) = *place;
       const auto pack =
           results_of<Config, Body, Result, Config::channel>(args, now, of_lane, fragment);
-      const unsigned column = at ^ (i % 2 == 0 ? 0u : Lines<L::units>::beside);
-      *reinterpret_cast<Move*>(row + column + i / 2 * second * Lines<L::units>::bytes) =
-          *reinterpret_cast<const Move*>(&pack);
+      *place = *reinterpret_cast<const Move*>(pack.at);
     }
   }
   // Sums that are NaN, on ordinary cores.
@@ -336,9 +376,10 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
 };
 
 // A thread block has `run` rows of results of all groups, as in contraction_depthwise_mma.cuh.
-template <class Config, class Image, class Filter, class Body, class Result = void, class Args>
+template <class Config, class Image, class Filter, class Body, class Result = void,
+          class Beside = void, class Args>
 SINTER_DEVICE void run_mma_boxes(const Args& args) {
-  using Walk = BoxedWalk<Config, Image, Filter, Body, Result>;
+  using Walk = BoxedWalk<Config, Image, Filter, Body, Result, Beside>;
   using L = typename Walk::L;
   Walk walk;
   walk.results = reinterpret_cast<float*>(walk.memory.pointer + L::results);
@@ -346,6 +387,7 @@ SINTER_DEVICE void run_mma_boxes(const Args& args) {
   if (threadIdx.x == 0) {
     walk.stages.init(1, Walk::lanes);
     walk.rows.init(Walk::lanes, L::by_boxes ? 1 : Walk::B::storing / 32);
+    if (Walk::beside) walk.besides.init(1, 1);
     hopper::barriers_are_ready();
   }
   __syncthreads();

@@ -38,11 +38,6 @@ inline constexpr int bytes_left = sizeof(typename Result::Element);
 template <>
 inline constexpr int bytes_left<void> = 4;
 
-template <class Beside>
-inline constexpr bool has_beside = true;
-template <>
-inline constexpr bool has_beside<void> = false;
-
 inline constexpr int kFewSlots = 4;  // rows of a thread's sums
 
 template <class Config, class Image>

@@ -67,6 +67,7 @@ struct DepthwiseConfig : Launch {
   bool gradient = false;  // of the filter
   DepthwiseOperand image, other;
   std::optional<DepthwiseOperand> result;  // that TMA stores in boxes; of planes: in runs
+  std::optional<DepthwiseOperand> beside;  // that TMA brings to where the results will wait
   bool along_columns = false;              // results of a line lie together, and are stored so
   int channel = -1;                        // the index of the domain
   int each = 2;                            // channels of a thread

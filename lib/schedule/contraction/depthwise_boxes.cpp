@@ -94,10 +94,14 @@ bool is_of_channel(const KernelSpec& spec, int port, int channel) {
 }  // namespace
 
 std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
-                                                const DepthwiseConfig& parts, bool loads) {
-  DepthwiseOperand result;
+                                                const DepthwiseConfig& parts, bool loads,
+                                                std::optional<DepthwiseOperand>* beside) {
+  DepthwiseOperand result, read;
   for (const Statement& s : spec.body.statements) {
-    if (is_load(s) && !(loads && is_of_channel(spec, s.port, parts.channel))) return {};
+    if (is_load(s) && !(loads && is_of_channel(spec, s.port, parts.channel))) {
+      if (!beside || (read.port >= 0 && read.port != s.port)) return {};
+      read.port = s.port;
+    }
     if (s.kind == StatementKind::random || s.kind == StatementKind::gather ||
         s.kind == StatementKind::index || s.kind == StatementKind::inside)
       return {};
@@ -106,10 +110,20 @@ std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
     result.port = s.port;
   }
   if (result.port < 0) return {};
-  const KernelPort& p = spec.ports[static_cast<std::size_t>(result.port)];
-  if (info(p.type).bytes != 2 || !p.access.windows.empty() || !set_map(spec, parts, result) ||
-      result.counted != parts.image.counted || result.map->dim[0] * 2 % kUnit != 0)
+  const auto port = [&](const DepthwiseOperand& o) -> const KernelPort& {
+    return spec.ports[static_cast<std::size_t>(o.port)];
+  };
+  const auto fits = [&](DepthwiseOperand& o) {
+    return port(o).access.windows.empty() && set_map(spec, parts, o) &&
+           o.counted == parts.image.counted &&
+           o.map->dim[0] * info(port(o).type).bytes % kUnit == 0;
+  };
+  if (!fits(result)) return {};
+  if (read.port < 0) return result;
+  if (info(port(read).type).bytes != info(port(result).type).bytes || !fits(read) ||
+      read.map->dim != result.map->dim)
     return {};
+  *beside = std::move(read);
   return result;
 }
 

@@ -26,11 +26,13 @@ void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::in
 // Of a map of four dims: boxes of planes and rows have planes before rows.
 void put_rows_last(DepthwiseOperand& operand);
 
-// The one result, where it is of 16 bits and nothing else is needed for it than the sums and, where
-// the kernel `loads`, what belongs to a channel: TMA may store it in boxes, which set_result_box()
-// gives their size.
+// The one result, where nothing else is needed for it than the sums and, where the kernel `loads`,
+// what belongs to a channel: TMA may store it in boxes, which set_result_box() gives their size,
+// with lines of `lanes` * 16 bytes. `beside`: takes one tensor that is read, too, and lies like the
+// result.
 std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
-                                                const DepthwiseConfig& parts, bool loads);
+                                                const DepthwiseConfig& parts, bool loads,
+                                                std::optional<DepthwiseOperand>* beside = nullptr);
 void set_result_box(DepthwiseOperand& result, int lanes, int pixels, int planes);
 // Steps that a warp may be ahead of others, as the device code has it: rows of results are as many
 // more in shared memory.

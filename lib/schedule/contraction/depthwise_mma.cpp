@@ -98,12 +98,18 @@ struct Bands {
     if (boxed) return (rows * planes() * pixels * lanes * vector_bytes() + 1023) / 1024 * 1024;
     return (plane * planes() + kDepth / 2 * (lanes + 1)) * vector_bytes();
   }
-  // `leaving`: rows of results by TMA, too.
-  int shared_bytes(int stages, int all_taps, bool leaving) const {
-    const int row = leaving ? (kTiles * kWidth * lanes * vector_bytes() + 1023) / 1024 * 1024
+  // Of 16 bytes, in the line of a pixel's results of so many bytes, where these leave by TMA; 0:
+  // shared memory has no swizzle for such a line.
+  int result_units(int bytes) const {
+    const int units = lanes * each * bytes / 16;
+    return each * bytes <= 16 && (units == 2 || units == 4 || units == 8) ? units : 0;
+  }
+  // `leaving`: units of rows of results that leave by TMA, too, else 0.
+  int shared_bytes(int stages, int all_taps, int leaving) const {
+    const int row = leaving ? kTiles * kWidth * leaving * 16
                             : (kTiles * kWidth * (lanes * each + 4) + 8) * 4,
               results = (boxed ? kResultRows : 2) * row,
-              barriers = boxed ? 16 * (stages + kResultRows) + 1023 : 0;
+              barriers = boxed ? 16 * (stages + 2 * kResultRows) + 1023 : 0;
     return results + stages * stage_bytes() + (all_taps + 1) * lanes * vector_bytes() + barriers;
   }
   // Steps of a thread block that has `run` of the steps of all groups, `of_group` each. Rows before
@@ -204,8 +210,9 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   const bool boxes = fits_boxes(spec, e, planes, device);
   // A lane loads for its channels at once.
   const bool loads = e.packing.width >= kMostChannels;
+  std::optional<DepthwiseOperand> beside;
   const std::optional<DepthwiseOperand> result =
-      boxes ? result_in_boxes(spec, e, loads) : std::nullopt;
+      boxes ? result_in_boxes(spec, e, loads, &beside) : std::nullopt;
   const DepthwiseOperand image = e.image;
   // By TMA if it can.
   const auto choose = [&](bool boxed, int columns) {
@@ -217,7 +224,8 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
       const int units = lanes * each / 8;
       if (boxed && (units < 4 || across * together >= kTiles)) continue;
       const Bands b(spec, parts, each, lanes, columns, across, boxed, together);
-      if (together > 1 && (b.slots < 2 || b.chunks > 1)) continue;
+      const int leaving = boxed && result ? b.result_units(info(result->map->type).bytes) : 0;
+      if (together > 1 && (b.slots < 2 || b.chunks > 1 || leaving == 0)) continue;
       const double most = b.most_blocks(device);
       if (b.registers() > kMostRegisters || most < 1) continue;
       const double blocks = std::ceil(channels / (lanes * each)),
@@ -228,12 +236,11 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
       int stages = boxed ? kBoxedStages : 3;
       while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlight) ++stages;
       const auto fits = [&](double ctas) {
-        return ctas *
-                   (b.shared_bytes(stages, all_taps, boxed && result) + device.shared_reserved) <=
+        return ctas * (b.shared_bytes(stages, all_taps, leaving) + device.shared_reserved) <=
                device.shared_per_sm;
       };
       while (stages > 2 && !fits(most)) --stages;
-      if (b.shared_bytes(stages, all_taps, boxed && result) > device.shared_per_cta ||
+      if (b.shared_bytes(stages, all_taps, leaving) > device.shared_per_cta ||
           blocks * lines >= 0x1p31)
         continue;
       double ctas = most;
@@ -274,8 +281,12 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
           e.image = image;
           set_box(e.image, units, b.pixels, b.pixels, 0, false);
           e.image.map->box[3] = b.planes();
-          if ((e.result = result)) set_result_box(*e.result, units, across * columns, b.planes());
-          for (DepthwiseOperand* o : {&e.image, e.result ? &*e.result : nullptr}) {
+          e.result = leaving > 0 ? result : std::nullopt;
+          e.beside = leaving > 0 ? beside : std::nullopt;
+          for (auto* o : {&e.result, &e.beside})
+            if (*o) set_result_box(**o, leaving, across * columns, b.planes());
+          for (DepthwiseOperand* o :
+               {&e.image, e.result ? &*e.result : nullptr, e.beside ? &*e.beside : nullptr}) {
             if (!o || together == 1) continue;
             o->map->box[2] = together;
             put_rows_last(*o);
@@ -283,8 +294,7 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
         }
         e.threads = b.threads();
         e.grid = clamp_grid(grid);
-        e.shared_bytes =
-            static_cast<std::uint32_t>(b.shared_bytes(stages, all_taps, boxed && result));
+        e.shared_bytes = static_cast<std::uint32_t>(b.shared_bytes(stages, all_taps, leaving));
         e.least_blocks = static_cast<int>(ctas);  // limits registers to what so many leave each
       }
     }

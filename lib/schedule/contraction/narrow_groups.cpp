@@ -128,8 +128,10 @@ std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
       e.across->base + std::min<std::int64_t>(0, e.across->tap * (line_taps - 1));
   set_box(e.image, kWarps, line, across * kWidth + reach, first, walks == 1);
   e.packing = choose_packing(spec, groups.outer, std::min(groups.channels, widest_pack(spec)));
-  if ((e.result = result_in_boxes(spec, e, false)))
-    set_result_box(*e.result, kWarps, across * kWidth, images);
+  // stmatrix puts them to shared memory.
+  if ((e.result = result_in_boxes(spec, e, false)) && info(e.result->map->type).bytes != 2)
+    e.result.reset();
+  if (e.result) set_result_box(*e.result, kWarps, across * kWidth, images);
   const double blocks = std::ceil(number / (kWarps * e.each)),
                lines = walks * std::ceil(planes / images) * rows;
   const double stage = static_cast<double>(images) * line * kWarps * kUnit * 2,
