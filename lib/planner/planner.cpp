@@ -13,7 +13,7 @@
 #include "planner/split/operands.hpp"
 #include "planner/split/split.hpp"
 #include "planner/split/split_k.hpp"
-#include "planner/split/turned_rows.hpp"
+#include "planner/split/transposed_rows.hpp"
 #include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 
@@ -308,14 +308,14 @@ Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
   for (std::size_t i : order.kernels())
     for (auto& spec : chosen[i].pattern->lower(state, chosen[i].match)) {
       if (nothing_to_do(spec)) continue;
-      TurnedRows turned = fuse ? turn_rows(spec, context, temporaries) : TurnedRows{};
-      std::ranges::move(turned.before, std::back_inserter(kernels));
+      TransposedRows copies = fuse ? transpose_rows(spec, context, temporaries) : TransposedRows{};
+      std::ranges::move(copies.before, std::back_inserter(kernels));
       for (auto& part : split(std::move(spec), context, temporaries))
         if (!nothing_to_do(part)) {
           flatten_rows(part);
           kernels.push_back(std::move(part));
         }
-      std::ranges::move(turned.behind, std::back_inserter(kernels));
+      std::ranges::move(copies.behind, std::back_inserter(kernels));
     }
   narrow_operands(lowered, kernels);
   result.cuts = state.cuts();

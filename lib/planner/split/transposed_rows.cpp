@@ -1,4 +1,4 @@
-#include "planner/split/turned_rows.hpp"
+#include "planner/split/transposed_rows.hpp"
 
 #include <algorithm>
 
@@ -57,15 +57,16 @@ KernelSpec copied_behind(KernelSpec& spec, Statement& store, const std::vector<i
   kernel.extent = order(spec.extent);
   Access packed{.stride = packed_strides(kernel.extent)}, access = result.access;
   access.stride = order(access.stride);
-  KernelPort port = temporaries.add(result.name + "_turned", result.type, kernel.extent, packed);
+  KernelPort port =
+      temporaries.add(result.name + "_transposed", result.type, kernel.extent, packed);
   kernel.ports = {read_back(port, packed), result};
   kernel.ports.back().access = access;
   Statement load = statement(StatementKind::load, store.arithmetic, result.name);
   load.port = 0;
-  Statement turned = statement(StatementKind::store, store.arithmetic, "");
-  turned.args = {0};
-  turned.port = 1;
-  kernel.body.statements = {load, turned};
+  Statement written = statement(StatementKind::store, store.arithmetic, "");
+  written.args = {0};
+  written.port = 1;
+  kernel.body.statements = {load, written};
   for (std::size_t i = 0; i < indices.size(); ++i)
     port.access.stride[indices[i]] = packed.stride[static_cast<int>(i)];
   store.port = static_cast<int>(spec.ports.size());
@@ -77,16 +78,17 @@ KernelSpec copied_behind(KernelSpec& spec, Statement& store, const std::vector<i
 
 }  // namespace
 
-TurnedRows turn_rows(KernelSpec& spec, const PlanContext& context, Temporaries& temporaries) {
-  TurnedRows turned;
+TransposedRows transpose_rows(KernelSpec& spec, const PlanContext& context,
+                              Temporaries& temporaries) {
+  TransposedRows copies;
   const bool candidate = spec.as_rowwise() && spec.gathers.empty() && spec.extent.size() > 1 &&
                          spec.rowwise().outer_rank > 0 &&
                          spec.rowwise().outer_rank < spec.extent.size() &&
                          spec.rowwise().segment == 0;
-  if (!candidate || !context.decisions.decide(Decisions::Kind::turned, spec.nodes.front(), [&] {
+  if (!candidate || !context.decisions.decide(Decisions::Kind::transposed, spec.nodes.front(), [&] {
         return count(spec.extent) >= kBlocks * elements_a_block();
       }))
-    return turned;
+    return copies;
   const int along = index_of_threads(spec);
   const auto indices = indices_of_copy(spec, along);
   const auto across = [&](const Statement& s) {
@@ -96,15 +98,15 @@ TurnedRows turn_rows(KernelSpec& spec, const PlanContext& context, Temporaries& 
   for (std::size_t i = 0; i < spec.body.statements.size(); ++i) {
     const Statement s = spec.body.statements[i];
     if (s.kind == StatementKind::load && across(s)) {
-      turned.before.push_back(
+      copies.before.push_back(
           copied_first(spec, spec.body, static_cast<int>(i), indices, temporaries));
-      turned.before.back().nodes = {spec.nodes.front()};
+      copies.before.back().nodes = {spec.nodes.front()};
     } else if (s.kind == StatementKind::store && across(s)) {
-      turned.behind.push_back(copied_behind(spec, spec.body.statements[i], indices, temporaries));
-      turned.behind.back().nodes = {spec.nodes.front()};
+      copies.behind.push_back(copied_behind(spec, spec.body.statements[i], indices, temporaries));
+      copies.behind.back().nodes = {spec.nodes.front()};
     }
   }
-  return turned;
+  return copies;
 }
 
 }  // namespace sinter
