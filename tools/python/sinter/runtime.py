@@ -218,7 +218,8 @@ class PlanCache:
                      compute_data_type=compute_data_type)
         self._cache = _sinter.Cache(builder, device, like, capacity=capacity,
                                     background=background, extents=list(extents), fuse=fuse,
-                                    deterministic=deterministic, architecture=architecture, tuning_file=tuning_file)
+                                    deterministic=deterministic, architecture=architecture,
+                                    tuning_file=tuning_file)
 
     def get(self, *extents) -> Executable:
         """Of the graph that the builder makes of these extents."""
@@ -244,8 +245,8 @@ class PlanCache:
 def plan(graph: Graph, *, fuse=True, deterministic=False, targets=(), architecture="",
          tuning_file="", progress=None) -> Plan:
     """Plans a graph; needs no GPU. `deterministic`: results have the same bits in each run, those
-    of attention's gradients too, however they are written. `targets` get machine code, e.g. ["sm_90a"], which needs NVRTC.
-    `progress` is called as kernels are planned and compiled: progress("compiling", 3, 12)."""
+    of attention's gradients too, however they are written. `targets` get machine code, e.g.
+    ["sm_90a"], which needs NVRTC. `progress` is called as kernels are planned and compiled: progress("compiling", 3, 12)."""
     return Plan.make(graph, fuse=fuse, deterministic=deterministic, targets=list(targets),
                      architecture=architecture, tuning_file=tuning_file, progress=progress)
 
