@@ -65,6 +65,12 @@ class Expansion {
     if (t == kNoTensor) return {};
     return {&scratch_.graph, scratch_.of_user[static_cast<std::size_t>(t)]};
   }
+  // For an operation that reads its operand from memory, where a pass-by-value scalar has none.
+  Tensor input_in_memory(int port) {
+    const Tensor t = input(port);
+    if (!t || !scratch_.graph[t.id()].has_value) return t;
+    return typed(scratch_.graph.type(t.id()), named("in_memory", identity(t)));
+  }
   DataType output_type(int port) const {
     return user_.type(node_.outputs[static_cast<std::size_t>(port)]);
   }

@@ -89,7 +89,6 @@ bool is_packed(const Graph& user, TensorId t) {
 bool needs_memory(OpKind op, int port) {
   switch (op) {
     case OpKind::resample:
-    case OpKind::resample_backward:
     case OpKind::conv_fprop:
     case OpKind::conv_dgrad:
     case OpKind::conv_wgrad:

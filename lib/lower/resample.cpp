@@ -21,15 +21,15 @@ void resample_backward(Expansion& e) {
   a.generate_index.reset();
   Tensor index;
   if (a.mode == ResampleMode::maxpool) {
-    index = e.input(3);
+    index = e.input_in_memory(3);
     if (!index) {
       ResampleAttributes forward = a;
       forward.generate_index = true;
       index = e.typed(index_type(a, e.output_dim(0).size()),
-                      e.named("index", resample(e.input(1), forward).index));
+                      e.named("index", resample(e.input_in_memory(1), forward).index));
     }
   }
-  e.result(0, sinter::resample_backward(e.input(0), a, e.output_dim(0), index));
+  e.result(0, sinter::resample_backward(e.input_in_memory(0), a, e.output_dim(0), index));
 }
 
 }  // namespace sinter::lowering

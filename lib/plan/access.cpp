@@ -87,8 +87,10 @@ std::int64_t elements_reached(const Dims& extent, const Access& a) {
   return n;
 }
 
-// What is the same for all rows, or along a row, is little beside what differs.
+// What is the same for all rows, or along a row, is little beside what differs. Rows of a group are
+// scheduled side by side whatever lies how: a block holds whole groups.
 bool rows_lie_together(const KernelSpec& spec) {
+  if (spec.rowwise().group > 1) return true;
   const int rank = spec.extent.size(), outer = spec.rowwise().outer_rank, row = outer - 1,
             column = rank > outer ? rank - 1 : -1;
   if (outer == 0 || count(spec.extent, 0, outer) <= 1) return false;

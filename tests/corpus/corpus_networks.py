@@ -253,6 +253,21 @@ pooling("avgpool_include_padding", "average_infinite", padding_mode="neg_inf_pad
 pooling("avgpool_exclude_padding", "average_exclude")
 
 
+def pooling_of_numbers():
+    """What the gradients read from memory is passed by value."""
+    g = Graph("pooling_of_numbers", "f32")
+    g.value("x", 2)
+    g.tensor("x", [1, 1, 1])
+    g.value("dy", 3)
+    g.tensor("dy", [1, 1, 1])
+    for mode, inputs in (("maxpool", {"DY": "dy", "X": "x"}), ("avgpool_include_padding", {"DY": "dy"})):
+        g.tensor("d_" + mode, [1, 1, 1], output=True)
+        g.node("resample_backward", inputs, {"DX": "d_" + mode}, mode=mode, window=[1], stride=[1])
+
+
+pooling_of_numbers()
+
+
 def upsampling():
     g = Graph("upsampling", "f16")
     g.tensor("x", [1, 4, 7, 5])
@@ -298,6 +313,19 @@ norm_training("adaptive_layernorm", [4, 9, 40], [4, 1, 40], "f32")
 norm_training("instancenorm", [3, 5, 6, 7], [1, 5, 1, 1], "f32")
 norm_training("groupnorm", [2, 12, 5, 5], [1, 12, 1, 1], "f16", groups=3)
 norm_training("batchnorm", [6, 5, 4, 4], [1, 5, 1, 1], "f32")
+
+
+def norm_across(io):
+    """Channels of a group lie together in the result, and along a row in what is normalised."""
+    g = Graph("groupnorm_written_across_" + io, io)
+    g.tensor("x", [1, 27, 24])
+    g.slice("x", "scale", [0, 0, 8], [1, 27, 9])
+    g.node("groupnorm", {"X": "x", "SCALE": "scale", "epsilon": g.value("epsilon", 1e-3)}, "normal", groups=9)
+    g.output(g.transpose("normal", "y", [2, 0, 1]))
+
+
+norm_across("f64")
+norm_across("bf16")
 
 
 def batchnorm_running():

@@ -25,12 +25,13 @@ std::optional<KernelSpec> as_grouped_rows(const KernelSpec& spec) {
   RowwiseSpec& rows = fine.rowwise();
   const int last = spec.extent.size() - 1;
   if (rows.outer_rank == 0 || last <= rows.outer_rank) return {};
-  rows.group = spec.extent[last];
   move_index(fine, last, rows.outer_rank);
   ++rows.outer_rank;
   mark_values_of_rows(fine);
   if (!join_indices(fine, rows.outer_rank - 2)) return {};
   --rows.outer_rank;
+  if (!rows_lie_together(fine)) return {};
+  rows.group = spec.extent[last];
   return fine;
 }
 
