@@ -253,21 +253,6 @@ pooling("avgpool_include_padding", "average_infinite", padding_mode="neg_inf_pad
 pooling("avgpool_exclude_padding", "average_exclude")
 
 
-def pooling_of_numbers():
-    """What the gradients read from memory is passed by value."""
-    g = Graph("pooling_of_numbers", "f32")
-    g.value("x", 2)
-    g.tensor("x", [1, 1, 1])
-    g.value("dy", 3)
-    g.tensor("dy", [1, 1, 1])
-    for mode, inputs in (("maxpool", {"DY": "dy", "X": "x"}), ("avgpool_include_padding", {"DY": "dy"})):
-        g.tensor("d_" + mode, [1, 1, 1], output=True)
-        g.node("resample_backward", inputs, {"DX": "d_" + mode}, mode=mode, window=[1], stride=[1])
-
-
-pooling_of_numbers()
-
-
 def upsampling():
     g = Graph("upsampling", "f16")
     g.tensor("x", [1, 4, 7, 5])

@@ -166,13 +166,19 @@ class Attention : KernelStatements {
       for (std::int64_t i = 0; i < count; ++i)
         sums[i] = rounded(DataType::f32, sums[i] + factor * x[i]);
     };
-    const bool sums_bias = bias_gradient_of(spec_).shared;
+    const BiasGradient bias = bias_gradient_of(spec_);
     const auto put_bias = [&](double x) {
       if (a.dbias < 0) return;
       const auto port = static_cast<std::size_t>(a.dbias);
       const DataType type = spec_.ports[port].type;
-      const std::int64_t to = locate(spec_.ports[port].access, at).offset;
-      if (sums_bias) x = rounded(DataType::f32, x + load_element(type, memory_[port], to));
+      std::int64_t to = locate(spec_.ports[port].access, at).offset;
+      bool adds = bias.shared;
+      if (bias.of_blocks) {
+        const std::int64_t first = seen(a, at, AttentionBackwardSpec::m).first;
+        adds = at[A::n] % AttentionBackwardSpec::keys_of_block != 0 && at[A::n] != first;
+        to += at[A::n] / AttentionBackwardSpec::keys_of_block;
+      }
+      if (adds) x = rounded(DataType::f32, x + load_element(type, memory_[port], to));
       store_element(type, memory_[port], to, x);
     };
     for_indices(
