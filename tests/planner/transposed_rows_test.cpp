@@ -36,7 +36,7 @@ struct Image {
 
 }  // namespace
 
-TEST_CASE("what lies across the rows of a norm is turned by a kernel of its own") {
+TEST_CASE("what lies across the rows of a norm is transposed by a kernel of its own") {
   for (const std::int64_t images : {1, 2}) {
     const Image image{.images = images};
     const bool many = images == 2;  // of fewer elements a kernel is not worth it
@@ -58,16 +58,17 @@ TEST_CASE("what lies across the rows of a norm is turned by a kernel of its own"
   }
 }
 
-TEST_CASE("what lies along rows that are together is turned, too, and nothing else is") {
+TEST_CASE("what lies along rows that are together is transposed, too, and nothing else is") {
   const Image image;
-  for (const bool turned : {false, true}) {
+  for (const bool transposed : {false, true}) {
     Graph g{{.io = bf16}};
     const auto x = g.tensor({.name = "x", .dim = image.first()}),
-               mask = turned ? transpose(g.tensor({.name = "m", .dim = image.tokens()}), {0, 2, 1})
-                             : g.tensor({.name = "m", .dim = image.first()});
+               mask = transposed
+                          ? transpose(g.tensor({.name = "m", .dim = image.tokens()}), {0, 2, 1})
+                          : g.tensor({.name = "m", .dim = image.first()});
     g.output(softmax(x + mask, {.axis = 1}), "y");
     const auto k = kernels(g);
-    CHECK(k.size() == (turned ? 2u : 1u));
+    CHECK(k.size() == (transposed ? 2u : 1u));
     for (const KernelSpec& spec : k)
       if (spec.as_rowwise())
         for (const KernelPort& p : spec.ports)

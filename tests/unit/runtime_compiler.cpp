@@ -210,3 +210,13 @@ TEST_CASE("without NVRTC, compiling is a typed error") {
   INFO(run.output);
   CHECK(run.passed);
 }
+
+TEST_CASE("kernels with the most text are compiled first") {
+  const std::string small = "#include \"sinter/device/core/device.cuh\"\n",
+                    large = "#include \"sinter/device/family/rowwise.cuh\"\n", alone(100, ' ');
+  const CompileRequest requests[] = {{alone, "a", "sm_90a"},
+                                     {small, "b", "sm_90a"},
+                                     {large, "c", "sm_90a"},
+                                     {small, "d", "sm_90a"}};
+  CHECK(longest_first(requests) == std::vector<std::size_t>{2, 1, 3, 0});
+}

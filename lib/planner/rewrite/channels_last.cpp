@@ -21,19 +21,10 @@ bool is_image_of(const Rewriter& g, const Node& n, TensorId y) {
 // Whether a convolution of one group gives it, with what its kernel computes behind the sums: it
 // may store the results in any order.
 bool made_by_sums(const Rewriter& g, TensorId y) {
-  for (int i = 0; i < kMostChained; ++i) {
-    const NodeId p = g.producer(y);
-    if (p < 0 || (i > 0 && (!g.is_virtual(y) || g.readers(y).size() != 1))) return false;
-    const Node& n = g.node(p);
-    if (const auto* const a = std::get_if<ConvAttributes>(&n.attributes))
-      return n.op == OpKind::conv_fprop && a->groups == 1 && g[n.inputs[0]].dim[1] > 1;
-    if (!elementwise(g, y)) return false;
-    const auto whole =
-        std::ranges::find_if(n.inputs, [&](TensorId x) { return x >= 0 && g[x].dim == g[y].dim; });
-    if (whole == n.inputs.end()) return false;
-    y = *whole;
-  }
-  return false;
+  const NodeId p = before_elementwise(g, y);
+  const auto* const a = p < 0 ? nullptr : std::get_if<ConvAttributes>(&g.node(p).attributes);
+  return a && g.node(p).op == OpKind::conv_fprop && a->groups == 1 &&
+         g[g.node(p).inputs[0]].dim[1] > 1;
 }
 
 bool channels_last(MovedViews& views, NodeId id) {

@@ -15,6 +15,19 @@ const Node* elementwise(const Rewriter& g, TensorId t) {
   return index ? nullptr : n;
 }
 
+NodeId before_elementwise(const Rewriter& g, TensorId t) {
+  for (int i = 0; i < kMostChained; ++i) {
+    if (i > 0 && (!g.is_virtual(t) || g.readers(t).size() != 1)) return -1;
+    const Node* const n = elementwise(g, t);
+    if (!n) return g.producer(t);
+    const auto whole =
+        std::ranges::find_if(n->inputs, [&](TensorId x) { return x >= 0 && g[x].dim == g[t].dim; });
+    if (whole == n->inputs.end()) return -1;
+    t = *whole;
+  }
+  return -1;
+}
+
 int index_axis(const Rewriter& g, const Node& n) {
   const auto* const a = std::get_if<PointwiseAttributes>(&n.attributes);
   if (!a || a->mode != PointwiseMode::gen_index) return -1;

@@ -17,6 +17,9 @@ inline constexpr int kMostChained = 24;
 
 // The pointwise node that makes a tensor element by element from its operands alone, or null.
 const Node* elementwise(const Rewriter& g, TensorId t);
+// What gives the tensor from which elementwise nodes compute this one over its own dims, each of
+// which the next one alone reads: its own producer, where that is no such node; -1: there is none.
+NodeId before_elementwise(const Rewriter& g, TensorId t);
 // The axis of the indices that a node makes; -1: it makes none.
 int index_axis(const Rewriter& g, const Node& n);
 // Whether a node that reads `y`, a view of `t`, computes the same of t's own elements: no value is

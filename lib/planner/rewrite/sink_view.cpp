@@ -117,21 +117,12 @@ bool ends_product(const Rewriter& g, NodeId reader, TensorId y, int depth = 0) {
            std::ranges::all_of(readers, [&](NodeId r) { return ends_product(g, r, z, depth + 1); });
   }
   const auto sums = [&](TensorId x) {
-    for (int i = 0; i < kMostChained; ++i) {
-      if (x < 0 || !g.is_virtual(x) || g.readers(x).size() != 1 || g[x].dim != g[y].dim)
-        return false;
-      const Node& p = g.node(g.producer(x));
-      if (is_matmul(p.op)) return true;
-      if (!elementwise(g, x)) return false;
-      const auto over_all = std::ranges::find_if(
-          p.inputs, [&](TensorId from) { return from >= 0 && g[from].dim == g[x].dim; });
-      if (over_all == p.inputs.end()) return false;
-      x = *over_all;
-    }
-    return false;
+    if (x < 0 || !g.is_virtual(x) || g.readers(x).size() != 1 || g[x].dim != g[y].dim) return false;
+    const NodeId p = before_elementwise(g, x);
+    return p >= 0 && is_matmul(g.node(p).op);
   };
   return computes_over(g, n, y) &&
-         std::ranges::any_of(n.inputs, [&](TensorId x) { return x != y && x >= 0 && sums(x); });
+         std::ranges::any_of(n.inputs, [&](TensorId x) { return x != y && sums(x); });
 }
 
 // Whether others, too, read what `t` is a view of, if it is one.

@@ -48,15 +48,10 @@ std::vector<int> indices_of_copy(const KernelSpec& spec, int along) {
 KernelSpec copied_behind(KernelSpec& spec, Statement& store, const std::vector<int>& indices,
                          Temporaries& temporaries) {
   const KernelPort result = spec.ports[static_cast<std::size_t>(store.port)];
-  const auto order = [&](const Dims& dims) {
-    Dims r;
-    for (int i : indices) r.push_back(dims[i]);
-    return r;
-  };
   KernelSpec kernel;
-  kernel.extent = order(spec.extent);
+  kernel.extent = at_indices(spec.extent, indices);
   Access packed{.stride = packed_strides(kernel.extent)}, access = result.access;
-  access.stride = order(access.stride);
+  access.stride = at_indices(access.stride, indices);
   KernelPort port =
       temporaries.add(result.name + "_transposed", result.type, kernel.extent, packed);
   kernel.ports = {read_back(port, packed), result};

@@ -42,12 +42,14 @@ std::vector<int> indices_of(const KernelSpec& spec, const OperandPlace& o, DataT
   return indices;
 }
 
+Dims at_indices(const Dims& dims, const std::vector<int>& indices) {
+  Dims r;
+  for (int i : indices) r.push_back(dims[i]);
+  return r;
+}
+
 KernelSpec over_indices(const KernelSpec& spec, const Body& body, const std::vector<int>& indices) {
-  const auto these = [&](const Dims& dims) {
-    Dims r;
-    for (int i : indices) r.push_back(dims[i]);
-    return r;
-  };
+  const auto these = [&](const Dims& dims) { return at_indices(dims, indices); };
   const auto project = [&](Access& a) {
     a.stride = these(a.stride);
     for (auto& w : a.windows) w.coefficient = these(w.coefficient);

@@ -23,6 +23,9 @@ inline ProductOperand& operand_at(KernelSpec& spec, const OperandPlace& o) {
 // behind which lies together in what is read, but k where the multiplication wants it there.
 std::vector<int> indices_of(const KernelSpec& spec, const OperandPlace& operand, DataType type);
 
+// What belongs to these indices, in their order.
+Dims at_indices(const Dims& dims, const std::vector<int>& indices);
+
 // A pointwise kernel of a body of `spec` that depends on these indices of its domain alone, which
 // are the kernel's.
 KernelSpec over_indices(const KernelSpec& spec, const Body& body, const std::vector<int>& indices);
