@@ -1,5 +1,6 @@
 """Shapes that change from call to call."""
 import unittest
+from unittest import mock
 
 import sinter
 
@@ -101,6 +102,17 @@ class Dynamic(unittest.TestCase):
         self.assertEqual((seen.counts.classes, seen.counts.held), (1, 4))
         made, = cache([torch.ones(3, 65).t()], DEVICE, (65,))  # neither in range
         self.assertEqual(made.shape, (65, 3))
+
+    def test_deterministic(self):
+        cache = sinter.torch.plans.DynamicPlans(
+            "twice", self.twice, self.layouts, {}, [("n", 2, 64)])
+        self.addCleanup(torch.use_deterministic_algorithms, False)
+        with mock.patch.object(sinter.runtime, "PlanCache", wraps=sinter.runtime.PlanCache) as made:
+            for wanted in (False, True, False):
+                torch.use_deterministic_algorithms(wanted)
+                cache([torch.ones(5, 3)], DEVICE, (5,))
+            self.assertEqual([call.kwargs["deterministic"] for call in made.call_args_list],
+                             [False, True])
 
     @staticmethod
     def layouts(numbers):

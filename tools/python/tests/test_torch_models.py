@@ -2,6 +2,7 @@
 import copy
 import statistics
 import unittest
+from unittest import mock
 
 import sinter
 
@@ -352,3 +353,17 @@ class PlansByLayout(unittest.TestCase):
         plans([memory[:6].view(3, 2).t()])
         plans([memory[:6].view(2, 3)])
         self.assertEqual([layout[0].alignment for layout in built], [16, 16, 4, 8, 16])
+
+    def test_deterministic(self):
+        def build(layouts):
+            graph = sinter.Graph()
+            graph.output(-graph.tensor("x", layouts[0].dim), "y")
+            return graph, ["x"], [("y", Layout(torch.float32, (2, 3), (3, 1)))]
+        plans, x = Plans("negative", build), torch.ones(2, 3)
+        self.addCleanup(torch.use_deterministic_algorithms, False)
+        with mock.patch.object(sinter.runtime, "compile", wraps=sinter.runtime.compile) as made:
+            for wanted in (False, True, True, False):
+                torch.use_deterministic_algorithms(wanted)
+                self.assertTrue(torch.equal(plans([x])[0], -x))
+            self.assertEqual([call.kwargs["deterministic"] for call in made.call_args_list],
+                             [False, True])  # one plan each

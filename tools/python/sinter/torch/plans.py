@@ -18,6 +18,12 @@ def _where(device):
         torch.cuda.current_device() if device.index is None else device.index)
 
 
+def _mode(device):
+    """What a plan depends on besides its tensors: the device, and whether PyTorch asks for results
+    with the same bits in each run (torch.use_deterministic_algorithms)."""
+    return device, torch.are_deterministic_algorithms_enabled()
+
+
 class Launch:
     """A graph loaded on a device. A call allocates the outputs, starts the kernels and returns.
 
@@ -57,8 +63,8 @@ class Launch:
 
 
 class Plans:
-    """Launches by device and layouts of the inputs, made when they are first needed; the oldest is
-    dropped where there are more than `limit`.
+    """Launches by device, deterministic or not, and layouts of the inputs, made when they are first
+    needed; the oldest is dropped where there are more than `limit`.
 
     `build(layouts)` gives graph, names of the inputs, and names and Layouts of the outputs.
     """
@@ -72,18 +78,18 @@ class Plans:
         device = device or tensors[0].device
         pointers = [t.data_ptr() for t in tensors]
         # Tuples equal Layouts, and are made in half the time.
-        key = (device, *[(t.dtype, t.shape, t.stride(), ALIGNED[p & 15])
-                         for t, p in zip(tensors, pointers)])
+        key = (*_mode(device), *[(t.dtype, t.shape, t.stride(), ALIGNED[p & 15])
+                                 for t, p in zip(tensors, pointers)])
         launch = self._launches.get(key)
-        return (launch or self.launch(device, [Layout(*fields) for fields in key[1:]]))(pointers)
+        return (launch or self.launch(device, [Layout(*fields) for fields in key[2:]]))(pointers)
 
     def launch(self, device, layouts):
-        key = (device, *layouts)
+        key = (*_mode(device), *layouts)
         with self._lock:
             if key not in self._launches:
                 graph, inputs, outputs = self._build(layouts)
                 where = _where(device)
-                loaded = runtime.compile(graph, where)._loaded
+                loaded = runtime.compile(graph, where, deterministic=key[1])._loaded
                 self._keep(key, Launch(loaded, inputs, outputs, where))
             return self._launches[key]
 
@@ -111,20 +117,21 @@ class DynamicPlans(Plans):
 
     def __call__(self, tensors, device, numbers):
         pointers = [t.data_ptr() for t in tensors]
-        key = (device, numbers, *[(t.dtype, t.shape, t.stride(), ALIGNED[p & 15])
-                                  for t, p in zip(tensors, pointers)])
+        key = (*_mode(device), numbers, *[(t.dtype, t.shape, t.stride(), ALIGNED[p & 15])
+                                          for t, p in zip(tensors, pointers)])
         launch = self._launches.get(key)
-        return (launch or self.launch(device, [Layout(*fields) for fields in key[2:]], numbers))(
+        return (launch or self.launch(device, [Layout(*fields) for fields in key[3:]], numbers))(
             pointers)
 
     def launch(self, device, layouts, numbers):
-        key = (device, numbers, *layouts)
+        mode = _mode(device)
+        key = (*mode, numbers, *layouts)
         with self._lock:
             if key not in self._launches:
-                self._keep(key, self._made(device, layouts, numbers))
+                self._keep(key, self._made(*mode, layouts, numbers))
             return self._launches[key]
 
-    def _made(self, device, layouts, numbers):
+    def _made(self, device, deterministic, layouts, numbers):
         where, like = _where(device), self._layouts_of(numbers)
         alignments = tuple(layout.alignment for layout in layouts)
         graph = sinter.Graph("torch_region", **self._types)
@@ -132,21 +139,22 @@ class DynamicPlans(Plans):
         loaded = None
         if [layout[:3] for layout in layouts] == [layout[:3] for layout in like]:
             try:
-                loaded = self._cache(where, alignments).get(*numbers)._loaded
+                loaded = self._cache(where, deterministic, alignments).get(
+                    *numbers)._loaded
             except (Unsupported, sinter.Error):  # of another graph of the class, or out of range
                 pass
         if loaded is None:
-            loaded = runtime.compile(graph, where)._loaded
+            loaded = runtime.compile(graph, where, deterministic=deterministic)._loaded
         return Launch(loaded, *names, where)
 
-    def _cache(self, where, alignments):
+    def _cache(self, where, deterministic, alignments):
         def build(graph, *numbers):
             layouts = [layout._replace(alignment=a)
                        for layout, a in zip(self._layouts_of(numbers), alignments)]
             self._describe(graph, layouts, numbers)
-        key = where, alignments
+        key = where, deterministic, alignments
         if key not in self._caches:
             self._caches[key] = runtime.PlanCache(
                 build, where, name="torch_region", capacity=self._limit, extents=self._extents,
-                **self._types)
+                deterministic=deterministic, **self._types)
         return self._caches[key]
