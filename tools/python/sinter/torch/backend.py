@@ -8,11 +8,11 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from .emit import TABLE
-from .ops import attention, pooling
+from .ops import attention, dropout, pooling
 from .regions import lower
 
 # Without a decomposition they stay with PyTorch as they are.
-_EAGER = ("embedding_dense_backward", "native_dropout", "native_dropout_backward")
+_EAGER = ("embedding_dense_backward",)
 
 
 def _split(x, sizes, dim=0):
@@ -22,11 +22,13 @@ def _split(x, sizes, dim=0):
 
 
 def _decompositions():
-    """Attention into our operators; else what no entry of the table takes into smaller ones."""
+    """Attention and dropout into our operators; else what no entry of the table takes into smaller
+    ones."""
     eager = {getattr(torch.ops.aten, name).default for name in _EAGER}
     core = {op: function for op, function in core_aten_decompositions().items()
             if op not in TABLE and op not in eager}
-    return {**core, **attention.DECOMPOSITIONS, torch.ops.aten.split_with_sizes.default: _split}
+    return {**core, **attention.DECOMPOSITIONS, **dropout.DECOMPOSITIONS,
+            torch.ops.aten.split_with_sizes.default: _split}
 
 
 def _compile(module, example_inputs):

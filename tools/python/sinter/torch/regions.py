@@ -11,6 +11,7 @@ from ..torch_memory import reinterpreted
 from . import report, updates
 from .emit import emit, is_extent, reshapes, why_not
 from .layouts import DTYPES, FLOATING, Layout, Unsupported, add_input, dims, fake_layout, number
+from .ops import dropout
 from .ops.layout import VIEWS
 from .plans import DynamicPlans, Plans
 from .symbols import Symbols, hints
@@ -214,6 +215,7 @@ def _leave_views_of_inputs(nodes):
 def lower(module):
     """Replaces what Sinter takes of a graph module by calls of regions."""
     updated = updates.take(module.graph)
+    dropout.draw_together(module.graph)
     support = _Support(hints(module.graph.nodes))
     partitioner = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True)
     partitions = partitioner.propose_partitions()

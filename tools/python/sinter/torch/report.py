@@ -1,6 +1,7 @@
 """What ran where: regions that became kernels, and operations that stayed with PyTorch and why."""
 import threading
 from collections import Counter, namedtuple
+from types import FunctionType
 
 Region = namedtuple("Region", "name nodes kernels workspace_bytes")
 
@@ -56,5 +57,6 @@ def region_refused(reason):
 
 
 def left_to_eager(op, reason):
+    name = op.__name__ if isinstance(op, FunctionType) else str(op)
     with _lock:
-        _current.eager[str(op), reason] += 1
+        _current.eager[name, reason] += 1

@@ -12,6 +12,7 @@ from .. import report
 from ..emit import TABLE
 from ..layouts import Unsupported, dense_in_order_of
 from ..operator import operator
+from . import dropout
 
 DECOMPOSITIONS = {}
 
@@ -22,23 +23,28 @@ def _like(t, dim=None):
             "stride": dense_in_order_of(dim or t.dim, t.stride)}
 
 
-def sdpa(q, k, v, bias=None, *, scale: float, causal: bool):
+def sdpa(q, k, v, bias=None, seed=None, *, scale: float, causal: bool, p: float = 0.0):
     made = sinter.sdpa(q, k, v, Bias=bias, attn_scale=scale, causal_mask=causal,
                        generate_stats=True, O=_like(q, (*q.dim[:3], v.dim[3])),
-                       Stats={"dim": [*q.dim[:3], 1], "data_type": "f32"})
+                       Stats={"dim": [*q.dim[:3], 1], "data_type": "f32"},
+                       **dropout.ports(q, seed, p))
     return made.O, made.Stats
 
 
-def sdpa_backward(grad, q, k, v, o, stats, bias=None, *, scale: float, causal: bool):
+def sdpa_backward(grad, q, k, v, o, stats, bias=None, seed=None, *, scale: float, causal: bool,
+                  p: float = 0.0):
     made = sinter.sdpa_backward(q, k, v, o, grad, stats, Bias=bias, attn_scale=scale,
-                                causal_mask=causal, dQ=_like(q), dK=_like(k), dV=_like(v))
+                                causal_mask=causal, dQ=_like(q), dK=_like(k), dV=_like(v),
+                                **dropout.ports(q, seed, p))
     return made.dQ, made.dK, made.dV
 
 
-def sdpa_backward_bias(grad, q, k, v, o, stats, bias, *, scale: float, causal: bool):
+def sdpa_backward_bias(grad, q, k, v, o, stats, bias, seed=None, *, scale: float, causal: bool,
+                       p: float = 0.0):
     made = sinter.sdpa_backward(q, k, v, o, grad, stats, Bias=bias, attn_scale=scale,
                                 causal_mask=causal, dQ=_like(q), dK=_like(k), dV=_like(v),
-                                dBias={"dim": list(bias.dim), "data_type": bias.data_type})
+                                dBias={"dim": list(bias.dim), "data_type": bias.data_type},
+                                **dropout.ports(q, seed, p))
     return made.dQ, made.dK, made.dV, made.dBias
 
 
@@ -100,9 +106,14 @@ def _scale(q, scale):
     return 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
 
 
-def _fits(dropout, *tensors):
-    """Whether our attention takes it: no dropout, whose random numbers are PyTorch's own."""
-    return dropout == 0 and all(t.dim() == 4 for t in tensors)
+def _fits(p, *tensors):
+    """Whether our attention takes it."""
+    return 0 <= p < 1 and all(t.dim() == 4 for t in tensors)
+
+
+def _unused(q):
+    """A seed where there is no dropout."""
+    return torch.empty((), dtype=torch.int64, device=q.device)
 
 
 def _four(bias):
@@ -111,78 +122,79 @@ def _four(bias):
         (1,) * (4 - bias.dim()) + tuple(bias.shape))
 
 
-def _attend(q, k, v, bias, dropout, causal, scale):
-    if not _fits(dropout, q, k, v):
+def _attend(q, k, v, bias, p, causal, scale):
+    """O, Stats and the seed of the dropout; None where it is not ours."""
+    if not _fits(p, q, k, v):
         return None
+    seed = dropout.new_seed(q.device) if p else None
     try:
-        o, stats = _forward(q, k, v, _four(bias), scale=_scale(q, scale), causal=causal)
+        o, stats = _forward(q, k, v, _four(bias), seed, scale=_scale(q, scale), causal=causal, p=p)
     except (sinter.Error, Unsupported) as error:
         report.left_to_eager("attention", str(error))
         return None
-    return o, stats.squeeze(-1)
+    return o, stats.squeeze(-1), seed if p else _unused(q)
 
 
-def _gradients(grad, q, k, v, bias, o, stats, dropout, causal, scale, bias_too=False):
-    if not _fits(dropout, q, k, v) or stats.shape != q.shape[:3]:
+def _gradients(grad, q, k, v, bias, o, stats, p, causal, scale, seed=None, bias_too=False):
+    if not _fits(p, q, k, v) or stats.shape != q.shape[:3] or (p and not _ours(seed)):
         return NotImplemented  # nor was the forward ours
-    bias, stats = _four(bias), stats.unsqueeze(-1)
-    settings = {"scale": _scale(q, scale), "causal": causal}
+    bias, stats, seed = _four(bias), stats.unsqueeze(-1), seed if p else None
+    settings = {"scale": _scale(q, scale), "causal": causal, "p": p}
     if bias_too and bias is not None:
-        return _backward_bias(grad, q, k, v, o, stats, bias, **settings)
-    return (*_backward(grad, q, k, v, o, stats, bias, **settings), None)
+        return _backward_bias(grad, q, k, v, o, stats, bias, seed, **settings)
+    return (*_backward(grad, q, k, v, o, stats, bias, seed, **settings), None)
 
 
-def _seed(q):
-    return torch.empty((), dtype=torch.int64, device=q.device)
+def _ours(seed):
+    """Whether it is of new_seed(): those of PyTorch's kernels have no dims or two elements."""
+    return seed is not None and tuple(seed.shape) == (1,)
 
 
 @_instead_of("_scaled_dot_product_flash_attention")
-def _flash(q, k, v, dropout=0.0, causal=False, debug=False, *, scale=None):
-    made = None if debug else _attend(q, k, v, None, dropout, causal, scale)
-    return NotImplemented if made is None else (
-        *made, None, None, q.shape[2], k.shape[2], _seed(q), _seed(q), q.new_empty(0))
+def _flash(q, k, v, p=0.0, causal=False, debug=False, *, scale=None):
+    return _cudnn(q, k, v, None, True, p, causal, debug, scale=scale)
 
 
 @_instead_of("_scaled_dot_product_flash_attention_backward")
-def _flash_backward(grad, q, k, v, o, stats, cum_q, cum_k, max_q, max_k, dropout, causal, seed,
-                    offset, *, scale=None):
-    made = _gradients(grad, q, k, v, None, o, stats, dropout, causal, scale)
+def _flash_backward(grad, q, k, v, o, stats, cum_q, cum_k, max_q, max_k, p, causal, seed, offset,
+                    *, scale=None):
+    made = _gradients(grad, q, k, v, None, o, stats, p, causal, scale, seed)
     return made if made is NotImplemented else made[:3]
 
 
 @_instead_of("_scaled_dot_product_cudnn_attention")
-def _cudnn(q, k, v, bias, with_stats, dropout=0.0, causal=False, debug=False, *, scale=None):
-    made = None if debug else _attend(q, k, v, bias, dropout, causal, scale)
+def _cudnn(q, k, v, bias, with_stats, p=0.0, causal=False, debug=False, *, scale=None):
+    made = None if debug else _attend(q, k, v, bias, p, causal, scale)
     return NotImplemented if made is None else (
-        *made, None, None, q.shape[2], k.shape[2], _seed(q), _seed(q), q.new_empty(0))
+        *made[:2], None, None, q.shape[2], k.shape[2], made[2], _unused(q), q.new_empty(0))
 
 
 @_instead_of("_scaled_dot_product_cudnn_attention_backward")
-def _cudnn_backward(grad, q, k, v, o, stats, seed, offset, bias, cum_q, cum_k, max_q, max_k,
-                    dropout, causal, *, scale=None):
-    made = _gradients(grad, q, k, v, bias, o, stats, dropout, causal, scale)
+def _cudnn_backward(grad, q, k, v, o, stats, seed, offset, bias, cum_q, cum_k, max_q, max_k, p,
+                    causal, *, scale=None):
+    made = _gradients(grad, q, k, v, bias, o, stats, p, causal, scale, seed)
     return made if made is NotImplemented else made[:3]
 
 
 @_instead_of("_scaled_dot_product_efficient_attention")
-def _efficient(q, k, v, bias, with_stats, dropout=0.0, causal=False, *, scale=None):
-    made = _attend(q, k, v, bias, dropout, causal, scale)
-    return NotImplemented if made is None else (*made, _seed(q), _seed(q))
+def _efficient(q, k, v, bias, with_stats, p=0.0, causal=False, *, scale=None):
+    made = _attend(q, k, v, bias, p, causal, scale)
+    return NotImplemented if made is None else (*made, _unused(q))
 
 
 @_instead_of("_scaled_dot_product_efficient_attention_backward")
-def _efficient_backward(grad, q, k, v, bias, o, stats, seed, offset, dropout, mask, causal=False,
-                        *, scale=None):
-    return _gradients(grad, q, k, v, bias, o, stats, dropout, causal, scale, mask[3])
+def _efficient_backward(grad, q, k, v, bias, o, stats, seed, offset, p, mask, causal=False, *,
+                        scale=None):
+    return _gradients(grad, q, k, v, bias, o, stats, p, causal, scale, seed, mask[3])
 
 
 @_instead_of("_scaled_dot_product_flash_attention_for_cpu")
-def _cpu(q, k, v, dropout=0.0, causal=False, *, attn_mask=None, scale=None):
-    made = _attend(q, k, v, attn_mask, dropout, causal, scale)
-    return NotImplemented if made is None else made
+def _cpu(q, k, v, p=0.0, causal=False, *, attn_mask=None, scale=None):
+    made = None if p else _attend(q, k, v, attn_mask, p, causal, scale)  # has no place for a seed
+    return NotImplemented if made is None else made[:2]
 
 
 @_instead_of("_scaled_dot_product_flash_attention_for_cpu_backward")
-def _cpu_backward(grad, q, k, v, o, stats, dropout, causal, *, attn_mask=None, scale=None):
-    made = _gradients(grad, q, k, v, attn_mask, o, stats, dropout, causal, scale)
+def _cpu_backward(grad, q, k, v, o, stats, p, causal, *, attn_mask=None, scale=None):
+    made = _gradients(grad, q, k, v, attn_mask, o, stats, p, causal, scale)
     return made if made is NotImplemented else made[:3]

@@ -1,0 +1,96 @@
+"""Dropout: the numbers are those of `rng` (Philox), from seeds that PyTorch's generator draws.
+
+So torch.manual_seed() makes a run repeatable, though its numbers are not those of eager PyTorch; it
+is the same with Inductor. Kernels draw the numbers where they are used, and the gradient of an
+attention draws them again: what is kept for it is the seed.
+"""
+import operator as python
+
+import sinter
+import torch
+from torch._decomp import decomposition_table
+
+from ..layouts import dense_in_order_of
+from ..operator import operator
+
+_ATEN = torch.ops.aten
+_LEAST, _MOST = 0, 1 << 62
+
+
+def new_seed(device):
+    """A seed of its own for each call; draw_together() draws those of a graph together."""
+    return torch.randint(_LEAST, _MOST, (1,), dtype=torch.int64, device=device)
+
+
+def draw_seeds(count, device):
+    """Seeds, each 16 bytes behind the one before: all have the alignment of an allocation."""
+    drawn = torch.randint(_LEAST, _MOST, (2 * count,), dtype=torch.int64, device=device)
+    return [drawn[2 * k:2 * k + 1] for k in range(count)]
+
+
+def draw_together(graph):
+    """One operation of PyTorch's for all seeds of a graph."""
+    groups = {}
+    for node in graph.nodes:
+        if node.target is _ATEN.randint.low and node.args == (_LEAST, _MOST, [1]):
+            groups.setdefault(node.meta["val"].device, []).append(node)
+    for device, nodes in groups.items():
+        with graph.inserting_before(nodes[0]):
+            drawn = graph.call_function(draw_seeds, (len(nodes), device))
+            drawn.meta["val"] = [node.meta["val"] for node in nodes]
+            for k, node in enumerate(nodes):
+                seed = graph.call_function(python.getitem, (drawn, k))
+                seed.meta = node.meta
+                node.replace_all_uses_with(seed)
+        for node in nodes:
+            graph.erase_node(node)
+
+
+def ports(q, seed, probability):
+    """Inputs and attributes of an sdpa node with dropout; none without a seed."""
+    return {} if seed is None else {"Seed": seed, "Offset": q.graph.scalar(0, "i64"),
+                                    "dropout_probability": probability}
+
+
+def _kept(x, seed, probability, data_type):
+    return sinter.rng(seed, x.graph.scalar(0, "i64"), distribution="bernoulli",
+                      probability=probability,
+                      Y={"dim": list(x.dim), "data_type": data_type,
+                         "stride": dense_in_order_of(x.dim, x.stride)})
+
+
+def dropout(x, seed, *, p: float):
+    kept = _kept(x, seed, 1 - p, "bool")
+    return sinter.binary_select(x * (1 / (1 - p)), x.graph.scalar(0.0, "f32"), kept,
+                                OUT_0={"dim": list(x.dim), "data_type": x.data_type,
+                                       "stride": list(kept.stride)}), kept
+
+
+def bernoulli(x, seed, *, p: float):
+    """Ones and zeros with the type of x, whose elements are not read."""
+    return _kept(x, seed, p, x.data_type)
+
+
+def _empty_dropout(x, seed, **_):
+    y = torch.empty_strided(x.shape, dense_in_order_of(x.shape, x.stride()), dtype=x.dtype,
+                            device=x.device)
+    return y, torch.empty_like(y, dtype=torch.bool)
+
+
+_dropout = operator(dropout, "sinter::dropout", outputs=2, symbolic=_empty_dropout)
+_bernoulli = operator(bernoulli, "sinter::bernoulli", symbolic=lambda x, seed, **_: _empty_dropout(
+    x, seed)[0])
+
+
+def _native_dropout(x, p, train):
+    if train is False or not 0 < p < 1:
+        return decomposition_table[_ATEN.native_dropout.default](x, p, train)
+    return _dropout(x, new_seed(x.device), p=p)
+
+
+def _bernoulli_p(x, p, *, generator=None):
+    return NotImplemented if generator is not None else _bernoulli(x, new_seed(x.device), p=p)
+
+
+DECOMPOSITIONS = {_ATEN.native_dropout.default: _native_dropout,
+                  _ATEN.bernoulli.p: _bernoulli_p}
