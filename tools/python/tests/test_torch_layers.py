@@ -58,6 +58,47 @@ class Layers(unittest.TestCase):
         made, wanted = run(x), functional.max_pool2d(x, 2, return_indices=True)
         self.assertTrue(all(map(torch.equal, made, wanted)))
 
+    def test_images_of_another_size(self):
+        torch.manual_seed(6)
+        for dim, options in (
+                ((2, 3, 5, 4), {"scale_factor": 2, "mode": "nearest"}),
+                ((2, 3, 5, 4), {"size": (10, 12), "mode": "nearest-exact"}),
+                ((2, 3, 5), {"scale_factor": 3}), ((1, 2, 3, 4, 5), {"scale_factor": 2}),
+                ((2, 3, 5, 4), {"scale_factor": 2, "mode": "bilinear"}),
+                ((2, 3, 7, 6), {"size": (4, 13), "mode": "bilinear", "align_corners": False}),
+                ((2, 3, 7), {"scale_factor": 1.5, "recompute_scale_factor": True, "mode": "linear"}),
+                ((1, 2, 3, 4, 5), {"scale_factor": 2, "mode": "trilinear"})):
+            x = torch.randn(dim)
+            for t in (x, x.to(memory_format=torch.channels_last)) if x.dim() == 4 else (x,):
+                with self.subTest(dim=dim, stride=t.stride(), **options):
+                    self.check(lambda x: functional.interpolate(x, **options).square().sum(), t)
+        # A block of a U-Net: what it reads is resized as it is joined.
+        self.check(lambda x, y: torch.cat([functional.interpolate(
+            x.relu(), scale_factor=2, mode="bilinear"), y], 1).square().sum(),
+            torch.randn(2, 3, 4, 4), torch.randn(2, 2, 8, 8))
+
+    def test_sizes_that_stay(self):
+        x = torch.randn(1, 2, 6, 6)
+        for options in ({"size": 9}, {"scale_factor": 1.7, "mode": "bilinear"},
+                        {"size": 9, "mode": "bilinear", "align_corners": True},
+                        {"size": 3, "mode": "bilinear", "antialias": True},
+                        {"scale_factor": 2, "mode": "bicubic"}):
+            with self.subTest(**options):
+                torch._dynamo.reset()
+                run = torch.compile(lambda x: functional.interpolate(x, **options),
+                                    backend="sinter", dynamic=False)
+                torch.testing.assert_close(run(x), functional.interpolate(x, **options))
+
+    def test_what_decompositions_give(self):
+        torch.manual_seed(8)
+        self.check(lambda x: x.repeat(2, 3).square().sum(), torch.randn(4, 5))
+        self.check(lambda x: x.repeat(2, 1, 3).cos().sum(), torch.randn(4, 5))
+        self.check(lambda x: functional.instance_norm(x).cos().sum(), torch.randn(2, 4, 5, 3))
+        self.check(lambda x: functional.selu(x).sum(), torch.randn(40))
+        self.check(lambda x: functional.celu(x, 0.7).sum(), torch.randn(40))
+        self.check(lambda x, y: functional.smooth_l1_loss(x, y), torch.randn(40), torch.randn(40))
+        self.check(lambda x: x.amax(1).square().sum(), torch.randn(4, 9).round())
+
     def test_cross_entropy(self):
         torch.manual_seed(2)
         classes = torch.randint(0, 11, (6,))

@@ -25,6 +25,10 @@ _positive = [call(p(3, 5))]
 _one = [call(t(3, 5)), call(t(2, 7, 3).transpose(0, 2)), call(t(()))]
 _compared = [call(torch.tensor([1., 2, 3, 2]), torch.tensor([2., 2, 2, 1])),
              call(torch.arange(6).view(2, 3), torch.tensor([1, 4, 2]))]
+_signed = [call(3 * t(3, 5)), call(torch.tensor([0.0, -0.0, 2.5, -2.5, float("inf"), float("-inf"),
+                                                 float("nan"), -0.5, 1e30]))]
+_small = torch.tensor([1e-9, -1e-9, 3e-4, -2e-5, 0.0, -1.0, -0.75, 1.5, -30.0, float("inf"),
+                       float("-inf"), float("nan")])
 _to_number = [call(torch.tensor([1., 2, 3]), 2), call(torch.arange(5), 3)]
 _bools = [call(b(3, 4), b(3, 4)), call(b(3, 1), b(4))]
 _x, _w = t(2, 4, 6, 5), t(6, 2, 3, 3)
@@ -48,9 +52,13 @@ _classes = torch.tensor([3, 0, 6, 3, 1])
 CASES = {
     **{f"aten.{name}.default": _one for name in (
         "abs", "ceil", "cos", "erf", "exp", "floor", "neg", "relu", "round", "sigmoid", "silu", "sin",
-        "tan", "tanh", "clone", "leaky_relu", "elu", "zeros_like", "ones_like")},
+        "tan", "tanh", "clone", "leaky_relu", "zeros_like", "ones_like")},
+    "aten.elu.default": [*_one, call(_small), call(_small, 1.67, 1.05), call(_small, 0.7, 1, 1 / 0.7)],
     "aten.log1p.default": [call(t(3, 5).abs()), call(torch.tensor(
         [1e-9, -1e-9, 3e-4, -2e-5, 0.0, -1.0, -0.75, 1e30, float("inf"), float("nan"), -2.0]))],
+    **{f"aten.{name}.default": _signed for name in ("isinf", "isnan", "sgn", "sign", "trunc")},
+    **{f"aten.{name}.default": [*_one, call(_small)] for name in ("atan", "exp2", "expm1")},
+    **{f"aten.{name}.default": [*_positive, call(_small.abs())] for name in ("log10", "log2")},
     **{f"aten.{name}.default": _positive for name in ("log", "reciprocal", "rsqrt", "sqrt")},
     **{f"aten.{name}.{kind}": arguments for name in ("eq", "ne", "gt", "ge", "lt", "le")
        for kind, arguments in (("Tensor", _compared), ("Scalar", _to_number))},
@@ -60,6 +68,9 @@ CASES = {
     "aten.mul.Tensor": _pairs, "aten.div.Tensor": [call(t(3, 5), p(5)), call(t(4), 3)],
     "aten.mul.Scalar": [call(t(4), 3)], "aten.div.Scalar": [call(t(4), 3)],
     "aten.maximum.default": _pairs, "aten.minimum.default": _pairs, "aten.atan2.default": _pairs,
+    "aten.remainder.Scalar": [call(3 * t(9), 0.7), call(3 * t(9), -0.7)],
+    "aten.remainder.Tensor": [call(torch.tensor([5.0, -5, 5, -5, 6, -6]),
+                                   torch.tensor([3.0, 3, -3, -3, 3, 3]))],
     "aten.fmod.Tensor": [call(t(9), p(9))], "aten.fmod.Scalar": [call(t(9), 0.3)],
     "aten.add.Tensor": [*_pairs, call(t(4), t(4), alpha=0.5), call(t(4), 2.5)],
     "aten.add.Scalar": [call(t(4), 2.5)], "aten.sub.Scalar": [call(t(4), 2.5)],
@@ -117,8 +128,9 @@ CASES = {
     "aten.zeros.default": [call([2, 3], dtype=F32, device="cpu")],
     "aten.ones.default": [call([2, 3], dtype=torch.bool, device="cpu")],
     "aten.scalar_tensor.default": [call(3.0, dtype=F32, device="cpu")],
-    "aten.sum.default": [call(t(3, 4)), call(t(()))],
-    "aten.sum.dim_IntList": [call(t(3, 4, 5), [0, -1]), call(t(3, 4), [1], True), call(t(3), None)],
+    "aten.sum.default": [call(t(3, 4)), call(t(())), call(b(30, 40))],
+    "aten.sum.dim_IntList": [call(b(3, 4, 5), [0, 2]), call(b(7, 900), [1], True),
+                             call(t(3, 4, 5), [0, -1]), call(t(3, 4), [1], True), call(t(3), None)],
     "aten.mean.default": [call(t(3, 4))],
     "aten.mean.dim": [call(t(3, 4, 5), [1]), call(t(3, 4), [-1], True)],
     "aten.amax.default": [call(t(3, 4), [1]), call(t(3, 4))],
@@ -181,6 +193,8 @@ CASES = {
         call(t(9, 4), None, None, t(4), p(4), True, 0.1, 1e-5)],
     "aten._native_batch_norm_legit_no_training.default": [
         call(_image, t(4), t(4), t(4), p(4), 0.1, 1e-5)],
+    "aten._native_batch_norm_legit.no_stats": [call(_image, t(4), t(4), True, 0.1, 1e-5),
+                                               call(_image, None, None, True, 0.1, 1e-5)],
     "aten.native_batch_norm_backward.default": [
         call(torch.randn_like(_image), _image, t(4), t(4), p(4), _image_mean, _image_rstd, True,
              1e-5, [True, True, True]),

@@ -8,7 +8,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from .emit import TABLE
-from .ops import attention, dropout, pooling
+from .ops import attention, dropout, pooling, resize
 from .regions import lower
 
 # Without a decomposition they stay with PyTorch as they are.
@@ -21,6 +21,14 @@ def _split(x, sizes, dim=0):
     return [torch.ops.aten.slice.Tensor(x, dim, end - size, end) for size, end in zip(sizes, ends)]
 
 
+def _repeat(x, repeats):
+    """As an expansion of a view."""
+    dim = [1] * (len(repeats) - x.dim()) + list(x.shape)
+    pairs = [n for pair in zip(repeats, dim) for n in pair]
+    return x.reshape([n for d in dim for n in (1, d)]).expand(pairs).reshape(
+        [r * d for r, d in zip(repeats, dim)])
+
+
 def _decompositions():
     """Attention and dropout into our operators; else what no entry of the table takes into smaller
     ones."""
@@ -28,7 +36,8 @@ def _decompositions():
     core = {op: function for op, function in core_aten_decompositions().items()
             if op not in TABLE and op not in eager}
     return {**core, **attention.DECOMPOSITIONS, **dropout.DECOMPOSITIONS,
-            torch.ops.aten.split_with_sizes.default: _split}
+            torch.ops.aten.split_with_sizes.default: _split,
+            torch.ops.aten.repeat.default: _repeat}
 
 
 def _compile(module, example_inputs):
@@ -52,4 +61,6 @@ def backend(module, example_inputs):
                             partition_fn=_partition,
                             decompositions=_decompositions(),
                             keep_inference_input_mutations=True)
+    resize.take(module.graph)
+    module.recompile()
     return _aot(module, example_inputs)

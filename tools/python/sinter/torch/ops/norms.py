@@ -104,6 +104,18 @@ def batch_norm(e, x, weight, bias, mean, variance, training, momentum, eps):
     return _results(e, made)
 
 
+@entry("_native_batch_norm_legit.no_stats")
+def batch_norm_without_statistics(e, x, weight, bias, training, momentum, eps):
+    """As instance norms call it, with the instances among the channels."""
+    floating(x, "a norm")
+    dim = [1, x.dim[1]] + [1] * (len(x.dim) - 2)
+    made = sinter.batchnorm(
+        x, _channels(e, weight, x), None if bias is None else _channels(e, bias, x),
+        epsilon=float(eps), Y=e.out(0), MEAN={"dim": dim, "data_type": e.type(1)},
+        INV_VARIANCE={"dim": dim, "data_type": e.type(2)})
+    return _results(e, (made.Y, made.MEAN, made.INV_VARIANCE))
+
+
 @entry("native_batch_norm_backward")
 def batch_norm_backward(e, dy, x, weight, mean, variance, save_mean, save_rstd, training, eps,
                         mask):

@@ -1,4 +1,6 @@
 """Arithmetic element by element. PyTorch computes 16-bit types in f32 too and rounds the result."""
+import math
+
 import sinter
 
 from ..emit import entry, floating
@@ -66,13 +68,87 @@ def power(e, x, exponent):
     return sinter.pow(x, e.operand(exponent), OUT_0=e.out())
 
 
+def _wide(e):
+    return {"data_type": "f64" if e.type() == "f64" else "f32"}
+
+
+def _times(mode, factor):
+    """A function of Sinter's times a number."""
+    def emit(e, x):
+        floating(x)
+        return sinter.mul(mode(x, OUT_0=_wide(e)), e.operand(factor), OUT_0=e.out())
+    return emit
+
+
+entry("log2")(_times(sinter.log, 1 / math.log(2)))
+entry("log10")(_times(sinter.log, 1 / math.log(10)))
+entry("exp2")(lambda e, x: sinter.pow(e.operand(2.0), x, OUT_0=e.out()))
+entry("atan")(lambda e, x: sinter.atan2(x, e.operand(1.0), OUT_0=e.out()))
+
+
+@entry("sign", "sgn")
+def sign(e, x):
+    """Of NaN it is 0, as there."""
+    floating(x)
+    zero = e.operand(0.0)
+    below = sinter.binary_select(e.operand(-1.0), zero, sinter.cmp_lt(x, zero), OUT_0=_wide(e))
+    return sinter.binary_select(e.operand(1.0), below, sinter.cmp_gt(x, zero), OUT_0=e.out())
+
+
+@entry("trunc")
+def trunc(e, x):
+    floating(x)
+    return sinter.binary_select(sinter.ceil(x), sinter.floor(x), sinter.cmp_lt(x, e.operand(0.0)),
+                                OUT_0=e.out())
+
+
+@entry("isnan")
+def isnan(e, x):
+    floating(x)
+    return sinter.cmp_neq(x, x, OUT_0=e.out())
+
+
+@entry("isinf")
+def isinf(e, x):
+    floating(x)
+    return sinter.cmp_eq(sinter.abs(x), e.operand(math.inf), OUT_0=e.out())
+
+
+@entry("remainder.Scalar", "remainder.Tensor")
+def remainder(e, x, divisor):
+    """With the divisor's sign; that of C has the dividend's."""
+    floating(x)
+    zero, divisor = e.operand(0.0), e.operand(divisor)
+    rest = sinter.mod(x, divisor, OUT_0=_wide(e))
+    other = sinter.cmp_lt(sinter.mul(rest, divisor, OUT_0=_wide(e)), zero)
+    return sinter.binary_select(sinter.add(rest, divisor, OUT_0=_wide(e)), rest, other,
+                                OUT_0=e.out())
+
+
+@entry("expm1")
+def expm1(e, x):
+    floating(x)
+    return _expm1(e, x, e.out())
+
+
+def _expm1(e, x, out):
+    # What u = exp(x) rounds away of a small x comes back as x / log(u) (Kahan). Where u is 1 it is
+    # x, where u is infinite or far below 1 there is nothing to bring back.
+    wide, one = _wide(e), e.operand(1.0)
+    u = sinter.exp(x, OUT_0=wide)
+    less = sinter.sub(u, one, OUT_0=wide)
+    exact = sinter.mul(less, sinter.div(x, sinter.log(u, OUT_0=wide), OUT_0=wide), OUT_0=wide)
+    far = sinter.cmp_gt(sinter.abs(x, OUT_0=wide), one)
+    return sinter.binary_select(x, sinter.binary_select(less, exact, far, OUT_0=wide),
+                                sinter.cmp_eq(u, one), OUT_0=out)
+
+
 @entry("log1p")
 def log1p(e, x):
     floating(x)
     # What u = 1 + x rounds away of a small x comes back as x / (u - 1). Where the two are equal,
     # or infinite, there is nothing to bring back.
-    wide = {"data_type": "f64" if e.type() == "f64" else "f32"}
-    one = e.operand(1.0)
+    wide, one = _wide(e), e.operand(1.0)
     u = sinter.add(x, one, OUT_0=wide)
     log = sinter.log(u, OUT_0=wide)
     lost = sinter.sub(u, one, OUT_0=wide)
@@ -118,9 +194,14 @@ def leaky_relu(e, x, negative_slope=0.01):
 
 @entry("elu")
 def elu(e, x, alpha=1.0, scale=1, input_scale=1):
-    if (scale, input_scale) != (1, 1):
-        raise Unsupported("scales of elu")
-    return sinter.elu_fwd(x, elu_alpha=float(alpha), OUT_0=e.out())
+    floating(x)
+    if (scale, input_scale) == (1, 1):
+        return sinter.elu_fwd(x, elu_alpha=float(alpha), OUT_0=e.out())
+    wide = _wide(e)
+    below = sinter.mul(_expm1(e, sinter.mul(x, e.operand(input_scale), OUT_0=wide), wide),
+                       e.operand(alpha * scale), OUT_0=wide)
+    above = sinter.mul(x, e.operand(scale), OUT_0=wide)
+    return sinter.binary_select(above, below, sinter.cmp_gt(x, e.operand(0.0)), OUT_0=e.out())
 
 
 @entry("clamp", "clamp.Tensor", "clamp_min", "clamp_min.Tensor")

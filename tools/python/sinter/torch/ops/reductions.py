@@ -1,4 +1,6 @@
 """Sums, means and extremes along axes; softmax."""
+import math
+
 import sinter
 
 from ..emit import axes, entry, floating
@@ -25,10 +27,23 @@ def _reduction(mode):
     return emit
 
 
-entry("sum.dim_IntList", "sum")(_reduction("add"))
+@entry("sum.dim_IntList")
+def total(e, x, dim=None, keepdim=False, dtype=None):
+    if x.data_type != "bool":
+        return _reduction("add")(e, x, dim)
+    # How many are true: exact in f32 up to 2^24.
+    over = axes(dim, len(x.dim))
+    if math.prod(x.dim[axis] for axis in over) > 1 << 24:
+        raise Unsupported("a count of so many elements")
+    ones = sinter.identity(x, OUT_0={"dim": list(x.dim), "data_type": "f32"})
+    count = reduce(e, ones, "add", over)
+    return e.reshape(sinter.identity(count, OUT_0={
+        "dim": list(count.dim), "data_type": e.type()}), e.layouts[0].dim)
+
+
 entry("mean.dim")(_reduction("avg"))
 entry("mean")(lambda e, x, dtype=None: _reduction("avg")(e, x))
-entry("sum")(lambda e, x, dtype=None: _reduction("add")(e, x))
+entry("sum")(lambda e, x, dtype=None: total(e, x))
 entry("amax")(_reduction("max"))
 entry("amin")(_reduction("min"))
 
