@@ -97,6 +97,13 @@ class Layers(unittest.TestCase):
         self.check(lambda x: functional.selu(x).sum(), torch.randn(40))
         self.check(lambda x: functional.celu(x, 0.7).sum(), torch.randn(40))
         self.check(lambda x, y: functional.smooth_l1_loss(x, y), torch.randn(40), torch.randn(40))
+        self.check(lambda x: functional.logsigmoid(3 * x).sum(), torch.randn(40))
+        image = torch.randn(2, 3, 8, 6)
+        for size in ((4, 3), (2, 6), 1):
+            self.check(lambda x: functional.adaptive_avg_pool2d(x, size).cos().sum(), image)
+            self.check(lambda x: functional.adaptive_max_pool2d(x, size).cos().sum(), image)
+        self.check(lambda x: functional.adaptive_avg_pool2d(x, 3).cos().sum(), image, eager={
+            "aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool2d_backward.default"})
         self.check(lambda x: x.amax(1).square().sum(), torch.randn(4, 9).round())
 
     def test_cross_entropy(self):

@@ -1,6 +1,4 @@
 """torch.compile(backend="sinter")."""
-import itertools
-
 import torch
 from functorch.compile import make_boxed_func
 from torch._decomp import core_aten_decompositions
@@ -8,36 +6,21 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from .emit import TABLE
-from .ops import attention, dropout, pooling, resize
+from .ops import attention, decompositions, dropout, pooling, resize
 from .regions import lower
 
 # Without a decomposition they stay with PyTorch as they are.
 _EAGER = ("embedding_dense_backward",)
 
 
-def _split(x, sizes, dim=0):
-    """As slices, which are views with one result each."""
-    ends = list(itertools.accumulate(sizes))
-    return [torch.ops.aten.slice.Tensor(x, dim, end - size, end) for size, end in zip(sizes, ends)]
-
-
-def _repeat(x, repeats):
-    """As an expansion of a view."""
-    dim = [1] * (len(repeats) - x.dim()) + list(x.shape)
-    pairs = [n for pair in zip(repeats, dim) for n in pair]
-    return x.reshape([n for d in dim for n in (1, d)]).expand(pairs).reshape(
-        [r * d for r, d in zip(repeats, dim)])
-
-
 def _decompositions():
     """Attention and dropout into our operators; else what no entry of the table takes into smaller
-    ones."""
+    ones, in our way or PyTorch's."""
     eager = {getattr(torch.ops.aten, name).default for name in _EAGER}
     core = {op: function for op, function in core_aten_decompositions().items()
             if op not in TABLE and op not in eager}
-    return {**core, **attention.DECOMPOSITIONS, **dropout.DECOMPOSITIONS,
-            torch.ops.aten.split_with_sizes.default: _split,
-            torch.ops.aten.repeat.default: _repeat}
+    return {**core, **decompositions.DECOMPOSITIONS, **attention.DECOMPOSITIONS,
+            **dropout.DECOMPOSITIONS}
 
 
 def _compile(module, example_inputs):
