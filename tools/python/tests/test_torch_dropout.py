@@ -22,7 +22,27 @@ def compiled(function, **options):
     return torch.compile(function, backend="sinter", **options)
 
 
+def fused(x, p):
+    """What PyTorch calls on a GPU."""
+    return ATEN.native_dropout(x, p, True)[0]
+
+
 class Elements(unittest.TestCase):
+    def test_gradients_draw_again(self):
+        torch.manual_seed(4)
+        run = compiled(lambda x: fused(x.cos(), 0.25))
+        x = torch.zeros(64, 3, 50).transpose(0, 1).requires_grad_()
+        y = run(x)
+        stored = [t for t in y.grad_fn.saved_tensors if t.dtype == torch.bool]
+        self.assertEqual(stored, [])
+        self.assertEqual(set(y.unique().tolist()), {0.0, torch.tensor(4 / 3).item()})
+        # The gradient of sin is 1 there.
+        run = compiled(lambda x: fused(x.sin(), 0.25))
+        torch.manual_seed(4)
+        grad, = torch.autograd.grad(run(x).sum(), x)
+        self.assertTrue(torch.equal(grad, y))
+        self.assertEqual(dict(sinter.torch.report().eager), {("draw_seeds", "not in the table"): 1})
+
     def test_share_scale_and_gradient(self):
         for dtype in (torch.float32, torch.bfloat16):
             with self.subTest(dtype=dtype):

@@ -29,6 +29,7 @@ def _compile(module, example_inputs):
 
 def _partition(joint, *args, **kwargs):
     pooling.without_indices(joint.graph)
+    dropout.draw_again(joint.graph)
     return min_cut_rematerialization_partition(joint, *args, **kwargs)
 
 

@@ -1,8 +1,8 @@
 """Dropout: the numbers are those of `rng` (Philox), from seeds that PyTorch's generator draws.
 
 So torch.manual_seed() makes a run repeatable, though its numbers are not those of eager PyTorch; it
-is the same with Inductor. Kernels draw the numbers where they are used, and the gradient of an
-attention draws them again: what is kept for it is the seed.
+is the same with Inductor. Kernels draw the numbers where they are used, and gradients draw them
+again: what is kept for them is the seed.
 """
 import operator as python
 
@@ -59,11 +59,23 @@ def _kept(x, seed, probability, data_type):
                          "stride": dense_in_order_of(x.dim, x.stride)})
 
 
+def _scaled(x, kept, scale):
+    return sinter.binary_select(x * scale, x.graph.scalar(0.0, "f32"), kept, OUT_0={
+        "dim": list(x.dim), "data_type": x.data_type,
+        "stride": dense_in_order_of(x.dim, x.stride)})
+
+
 def dropout(x, seed, *, p: float):
     kept = _kept(x, seed, 1 - p, "bool")
-    return sinter.binary_select(x * (1 / (1 - p)), x.graph.scalar(0.0, "f32"), kept,
-                                OUT_0={"dim": list(x.dim), "data_type": x.data_type,
-                                       "stride": list(kept.stride)}), kept
+    return _scaled(x, kept, 1 / (1 - p)), kept
+
+
+def dropout_backward(grad, kept, *, scale: float):
+    return _scaled(grad, kept, scale)
+
+
+def dropout_backward_of_seed(grad, seed, *, p: float):
+    return _scaled(grad, _kept(grad, seed, 1 - p, "bool"), 1 / (1 - p))
 
 
 def bernoulli(x, seed, *, p: float):
@@ -78,6 +90,10 @@ def _empty_dropout(x, seed, **_):
 
 
 _dropout = operator(dropout, "sinter::dropout", outputs=2, symbolic=_empty_dropout)
+_backward = operator(dropout_backward, "sinter::dropout_backward",
+                     symbolic=lambda grad, *_, **__: _empty_dropout(grad, None)[0])
+_backward_of_seed = operator(dropout_backward_of_seed, "sinter::dropout_backward_of_seed",
+                             symbolic=lambda grad, *_, **__: _empty_dropout(grad, None)[0])
 _bernoulli = operator(bernoulli, "sinter::bernoulli", symbolic=lambda x, seed, **_: _empty_dropout(
     x, seed)[0])
 
@@ -88,9 +104,32 @@ def _native_dropout(x, p, train):
     return _dropout(x, new_seed(x.device), p=p)
 
 
+def _native_dropout_backward(grad, kept, scale):
+    return _backward(grad, kept, scale=scale)
+
+
+def draw_again(graph):
+    """Gradients that draw the numbers anew, before a graph is cut into forward and backward: what
+    was kept, a byte an element, is then not stored for them."""
+    for node in list(graph.nodes):
+        if node.target is not _backward._opoverload:
+            continue
+        grad, kept = node.args
+        source = kept.args[0] if kept.target is python.getitem else None
+        if source is None or source.target is not _dropout._opoverload:
+            continue
+        with graph.inserting_before(node):
+            made = graph.call_function(_backward_of_seed._opoverload, (grad, source.args[1]),
+                                       {"p": source.kwargs["p"]})
+        made.meta.update(node.meta)
+        node.replace_all_uses_with(made)
+        graph.erase_node(node)
+
+
 def _bernoulli_p(x, p, *, generator=None):
     return NotImplemented if generator is not None else _bernoulli(x, new_seed(x.device), p=p)
 
 
 DECOMPOSITIONS = {_ATEN.native_dropout.default: _native_dropout,
+                  _ATEN.native_dropout_backward.default: _native_dropout_backward,
                   _ATEN.bernoulli.p: _bernoulli_p}
