@@ -213,6 +213,12 @@ class Models(unittest.TestCase):
         # Counters of batches are integers.
         self.assertEqual({op for op, _ in report.eager}, {"aten.add.Tensor"})
 
+    def test_unet(self):
+        torch.manual_seed(12)
+        report = self.train(*torch_models.unet(), 1e-4)
+        self.assertEqual((len(report.regions), dict(report.eager), dict(report.refused)),
+                         (2, {}, {}))
+
     def test_types_of_eager(self):
         torch.manual_seed(6)
         model, x = torch_models.transformer()

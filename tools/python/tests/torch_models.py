@@ -1,12 +1,13 @@
-"""Small models that tests and benchmarks train: transformers of two layers, ResNet bottlenecks."""
+"""Small models that tests and benchmarks train: transformers of two layers, ResNet bottlenecks, a
+level of a U-Net."""
 import torch
 from torch.nn import functional
 
 
 class Layer(torch.nn.Module):
-    def __init__(self, width, heads):
+    def __init__(self, width, heads, dropout=0.0):
         super().__init__()
-        self.heads = heads
+        self.heads, self.dropout = heads, dropout
         self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
         self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
         self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
@@ -15,9 +16,10 @@ class Layer(torch.nn.Module):
         batch, length, width = x.shape
         qkv = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, width // self.heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        o = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(o.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(functional.gelu(self.up(self.norm2(x))))
+        p = self.dropout if self.training else 0.0
+        o = functional.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=p)
+        x = x + functional.dropout(self.out(o.transpose(1, 2).reshape(batch, length, width)), p)
+        return x + functional.dropout(self.down(functional.gelu(self.up(self.norm2(x)))), p)
 
 
 class RotaryLayer(torch.nn.Module):
@@ -73,8 +75,33 @@ class Bottleneck(torch.nn.Module):
         return y
 
 
-def transformer(width=16, heads=2, dim=(2, 6)):
-    model = torch.nn.Sequential(*(Layer(width, heads) for _ in range(2)))
+class DownAndUp(torch.nn.Module):
+    """A level of a U-Net: half the size and back, joined with what was there."""
+
+    def __init__(self, channels, groups):
+        super().__init__()
+
+        def part(before, after, stride=1):
+            return torch.nn.Sequential(torch.nn.GroupNorm(groups, before), torch.nn.SiLU(),
+                                       torch.nn.Conv2d(before, after, 3, stride, 1))
+        self.first, self.down = part(channels, channels), part(channels, 2 * channels, 2)
+        self.inner, self.last = part(2 * channels, 2 * channels), part(3 * channels, channels)
+
+    def forward(self, x):
+        kept = x + self.first(x)
+        y = self.down(kept)
+        y = functional.interpolate(y + self.inner(y), scale_factor=2, mode="nearest")
+        return self.last(torch.cat([y, kept], 1))
+
+
+def unet(channels=8, groups=2, dim=(2, 6), memory_format=torch.contiguous_format):
+    x = torch.randn(dim[0], channels, dim[1], dim[1])
+    model = DownAndUp(channels, groups).to(memory_format=memory_format)
+    return model, x.to(memory_format=memory_format)
+
+
+def transformer(width=16, heads=2, dim=(2, 6), dropout=0.0):
+    model = torch.nn.Sequential(*(Layer(width, heads, dropout) for _ in range(2)))
     return model, torch.randn(*dim, width)
 
 
