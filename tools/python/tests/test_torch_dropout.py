@@ -82,6 +82,14 @@ class Elements(unittest.TestCase):
         run = compiled(lambda x: functional.dropout(x, 0.5, False) + x)
         self.assertTrue(torch.equal(run(x), 2 * x))
 
+    def test_features(self):
+        """Whole channels, by numbers for each that a tensor without elements of its own asks for."""
+        x = torch.ones(4, 30, 5, 5)
+        y = compiled(lambda x: functional.dropout2d(x, 0.5))(x)
+        self.assertTrue(torch.equal(y, y[:, :, :1, :1].expand(x.shape)))
+        self.assertEqual(set(y.unique().tolist()), {0.0, 2.0})
+        self.assertEqual(dict(sinter.torch.report().eager), {("draw_seeds", "not in the table"): 1})
+
     def test_extents_that_change(self):
         run = compiled(lambda x: functional.dropout(x.relu(), 0.5), dynamic=True)
         for n in (17, 40, 300):

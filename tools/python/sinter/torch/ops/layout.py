@@ -198,6 +198,8 @@ def _constant(value_of):
 entry("scalar_tensor")(_constant(lambda args: args[0]))
 entry("full", "full_like")(_constant(lambda args: args[1]))
 entry("new_full")(_constant(lambda args: args[2]))
+# What is not written yet may as well be zeros: bernoulli takes its dims alone.
+entry("empty.memory_format", "empty_like", "new_empty")(_constant(lambda args: 0.0))
 entry("zeros", "zeros_like", "new_zeros")(_constant(lambda args: 0.0))
 entry("ones", "ones_like", "new_ones")(_constant(lambda args: 1.0))
 
