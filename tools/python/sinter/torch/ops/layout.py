@@ -178,6 +178,25 @@ def _spread(e, x, axis, step):
     return e.reshape(apart, [*before, extent * step, *behind])
 
 
+@entry("copy")
+def copied(e, x, source, non_blocking=False):
+    """The source in place of x; numbers are converted as by to()."""
+    if source.data_type in FLOATING and e.type() not in FLOATING and e.type() != "bool":
+        raise Unsupported("conversion to integers")
+    return sinter.identity(source, OUT_0=e.out())
+
+
+@entry("slice_scatter")
+def slice_scatter(e, x, source, dim=0, start=None, end=None, step=1):
+    dim %= len(x.dim)
+    first, last, _ = slice(start, end).indices(x.dim[dim])
+    last = max(first, last)
+    if step != 1 and last - first != 1:
+        raise Unsupported("steps")
+    parts = [_part(e, x, dim, 0, first), source, _part(e, x, dim, last, x.dim[dim])]
+    return _joined([t for t in parts if t.dim[dim] > 0], dim) if x.dim[dim] > 0 else x
+
+
 @entry("select_backward")
 def select_backward(e, dy, sizes, dim, index):
     dim %= len(sizes)
