@@ -51,14 +51,6 @@ bool reduces_columns(const Graph& g, const Node& n, const Dims& full, const Dims
                         count(full) / count(kept) % kWholePacks == 0);
 }
 
-// The node reduces the last of the axes that the rows reduce, each of its segments for itself.
-bool reduces_segments(const Graph& g, const Node& n, const Dims& full, const Dims& kept) {
-  const Dims segments = dims_of_segments(full);
-  return n.op == OpKind::reduction && g[n.inputs[0]].dim == full &&
-         g[n.outputs[0]].dim == segments && count(full) > count(segments) &&
-         count(segments) > count(kept) && kept.back() == 1;
-}
-
 // Whether a kernel's reductions over whole rows and segments follow each other as it runs them, in
 // a schedule that has a segment in one warp.
 bool segments_fit(const FusionState& state, const std::vector<NodeId>& nodes, NodeId anchor,

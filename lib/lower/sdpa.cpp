@@ -69,7 +69,9 @@ Tensor scales(Expansion& e, const char* step, std::initializer_list<int> ports) 
 
 void bias_gradient(Expansion& e, Tensor ds) {
   const Dims bias = e.output_dim(3);
-  e.result(3, ds.dim() == bias ? ds : sum(ds, bias));
+  // A tensor of its own even where the dims are equal: products read dS as a virtual tensor,
+  // rounded as they like, whatever dBias is stored as.
+  e.result(3, ds.dim() == bias ? identity(ds) : sum(ds, bias));
 }
 
 }  // namespace

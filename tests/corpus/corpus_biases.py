@@ -1,5 +1,6 @@
 """Attention with biases and masks that come in boxes of their own, and gradients of biases."""
 from corpus_attention import attention, attention_backward
+from corpus_graph import Graph
 
 # Of biases that all rows share a box of one row comes with the keys: beside one to four consumers, in pages, in shares and
 # clusters of few rows; the last tile of keys is not whole.
@@ -20,3 +21,18 @@ attention_backward("deterministic_dbias_rows", hk=2, sq=150, skv=292, d=64, dv=6
                    deterministic=True, inputs=[("Bias", [2, 4, 150, 1], None)])
 attention_backward("deterministic_dbias_wide_rows", hq=2, hk=2, sq=70, skv=170, d=192, dv=136, attn_scale=0.07, dbias=True,
                    deterministic=True, inputs=[("Bias", [2, 2, 70, 1], "f32")])
+
+
+def dbias_full_f32():
+    """A full dBias of f32 beside dQ and dK, whose products read dS, which may be rounded, and not dBias."""
+    g = Graph("attention_backward_dbias_full_f32", "bf16")
+    for name, rows in (("Q", 65), ("K", 21), ("V", 21), ("dO", 65), ("O", 65)):
+        g.tensor(name, [1, 1, rows, 16])
+    g.tensor("Stats", [1, 1, 65, 1], data_type="f32")
+    g.tensor("Bias", [1, 1, 65, 21])
+    g.node("sdpa_backward", {t: t for t in ("Q", "K", "V", "O", "dO", "Stats", "Bias")}, {t: t for t in ("dQ", "dK", "dBias")})
+    g.output("dQ", "dK")
+    g.output("dBias", data_type="f32")
+
+
+dbias_full_f32()

@@ -251,6 +251,35 @@ def amax_of_no_rows():
 amax_of_no_rows()
 
 
+def sums_of_nothing():
+    """Rows without elements, of two indices that only what the rows read afterwards tells apart."""
+    g = Graph("region_sums_of_nothing")
+    for name, dim in (("group", [4, 1, 1]), ("row", [1, 99, 1])):
+        g.tensor(name, dim)
+        g.tensor(name + "_x", [4, 99, 0], stride=[99, 1, 396])
+        g.reduction("add", name + "_x", name + "_sum", [4, 99, 1])
+        g.output(g.pointwise("add", name + "_y", name + "_sum", name))
+
+
+sums_of_nothing()
+
+
+def sums_along_kept_axis():
+    """Statistics over all axes but the last, and a sum over the last, which is no segment of their rows."""
+    g = Graph("region_sums_along_kept_axis", "bf16")
+    g.tensor("x", [4, 13, 41], stride=[1, 0, 52])
+    g.tensor("scale", [4, 13, 1])
+    g.value("epsilon", 1e-6)
+    g.node("layernorm", {"X": "x", "SCALE": "scale", "BIAS": "scale", "epsilon": "epsilon"},
+           {"Y": "y", "MEAN": "mean", "INV_VARIANCE": "inverse"}, forward_phase="training")
+    g.node("layernorm_backward", {"DY": "x", "X": "x", "SCALE": "scale", "MEAN": "mean", "INV_VARIANCE": "inverse"},
+           {"DX": "dx", "DSCALE": "dscale"})
+    g.output("dscale", stride=[15, 1, 1])
+
+
+sums_along_kept_axis()
+
+
 def windows(g, x, out, images, back=False):
     """Windows of 2 x 2 of an image [n, h, w, c] as rows of a matrix each, or what undoes it."""
     n, h, w, c = images

@@ -87,6 +87,9 @@ KernelSpec pointwise_spec(const FusionState& state, const std::vector<NodeId>& n
 KernelSpec rowwise_spec(const FusionState& state, const std::vector<NodeId>& nodes, NodeId anchor);
 // Of reductions over each segment of a row of these dims: the last axis alone.
 Dims dims_of_segments(const Dims& full);
+// The node reduces the last of the axes that rows with the dims `full` reduce to `kept`, each of
+// their segments for itself.
+bool reduces_segments(const Graph& g, const Node& n, const Dims& full, const Dims& kept);
 std::vector<KernelSpec> data_movement_specs(const FusionState& state, NodeId node);
 
 // Number of a port of this access, added when the kernel has none yet.

@@ -277,6 +277,9 @@ bool join_indices(KernelSpec& spec, int i) {
     return !s.access.windows.empty() ||
            std::any_of(steps.begin(), steps.end(), [](std::int64_t n) { return n != 0; });
   };
+  // Of rows without elements the number of an element (Access::via) does not say which row it is
+  // in.
+  if (count(spec.extent) == 0) return false;
   if (!spec.gathers.empty() || !spec.columns.empty()) return false;
   for (const Body* body : spec.bodies())
     for (const auto& s : body->statements)

@@ -46,6 +46,13 @@ Dims dims_of_segments(const Dims& full) {
   return d;
 }
 
+bool reduces_segments(const Graph& g, const Node& n, const Dims& full, const Dims& kept) {
+  const Dims segments = dims_of_segments(full);
+  return n.op == OpKind::reduction && g[n.inputs[0]].dim == full &&
+         g[n.outputs[0]].dim == segments && count(full) > count(segments) &&
+         count(segments) > count(kept) && kept.back() == 1;
+}
+
 KernelSpec pointwise_spec(const FusionState& state, const std::vector<NodeId>& nodes) {
   const Graph& g = state.graph();
   KernelSpec spec;
@@ -75,9 +82,8 @@ KernelSpec rowwise_spec(const FusionState& state, const std::vector<NodeId>& nod
   bool segmented = false;
   for (NodeId n : nodes) {
     if (state.node(n).op != OpKind::reduction) continue;
-    const Dims& dim = g[state.node(n).outputs[0]].dim;
-    if (dim == kept) continue;
-    if (dim == segments)
+    if (g[state.node(n).outputs[0]].dim == kept) continue;
+    if (reduces_segments(g, state.node(n), full, kept))
       segmented = true;
     else
       columns.push_back(n);
