@@ -212,6 +212,12 @@ void BodyText::print(TextWriter& out, int i) const {
     out.line("const {} {} = {};", value_type(s.arithmetic), name(i), expression(i));
 }
 
+bool BodyText::runs_once_a_segment(int i) const {
+  const Statement& s = statement(i);
+  if (s.kind != StatementKind::store) return of_segment(i);
+  return of_segment(s.args[0]) && one_of_segment(s);
+}
+
 // A result of a segment, whose elements all have it.
 bool BodyText::one_of_segment(const Statement& s) const {
   return spec_.as_rowwise() && spec_.rowwise().segment > 0 && !s.per_row &&

@@ -35,6 +35,9 @@ class BodyText {
   std::string_view divisor_type(int i) const;
   // True for a value that is the same for a segment of a row, made of reductions over it.
   bool of_segment(int i) const { return of_segment_[static_cast<std::size_t>(i)]; }
+  // Of what makes or stores such a value; elements store it each for itself where their places
+  // differ.
+  bool runs_once_a_segment(int i) const;
   // True for a load of the row that is fetched with its places.
   bool of_row(int i) const;
   // True for one of these whose packs pass through a tile in shared memory.

@@ -109,7 +109,7 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
     const Statement& s = body.statement(i);
     const bool store = s.kind == StatementKind::store;
     const bool of_row = s.per_row && (store || !acts(s));
-    const bool of_segment = body.of_segment(store ? s.args[0] : i);
+    const bool of_segment = body.runs_once_a_segment(i);
     (of_segment ? segment : !of_row ? element : store ? row_stores : row).push_back(i);
     if (!of_row || store)
       for (int a : s.args)

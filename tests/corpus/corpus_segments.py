@@ -62,6 +62,17 @@ def norms_in_segments():
     g.pointwise("div", "y", "apart", "tops")
     g.output("y", "means", data_type="f32")
 
+    # Rows of one number each: what is stored for each element is one value of the segment, too.
+    g = Graph("segments_of_one_number", "bf16")
+    rows, blocks, block = 6, 36, 16
+    g.tensor("x", [rows, blocks * block], stride=[0, 0])
+    g.reduction("avg", "x", "mean", [rows, 1])
+    g.pointwise("add", "moved", g.pointwise("sub", "centred", "x", "mean"), g.tensor("by_row", [rows, 1]))
+    g.reshape("moved", "parts", [rows, blocks, block])
+    g.reduction("amax", "parts", "tops", [rows, blocks, 1])
+    g.pointwise("div", "y", "parts", "tops")
+    g.output("y", data_type="f8e5m2")
+
 
 def rows_that_are_not_cut():
     """What a kernel of segments does not take: reductions behind them, and columns of large strides."""

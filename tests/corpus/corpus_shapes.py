@@ -480,3 +480,14 @@ def matmul_part_of_f32():
 
 
 matmul_part_of_f32()
+
+
+def zeros_of_one_term():
+    """A sum of one product begins at 0 as others do: 0 x -1 is 0 and not -0, which atan2 tells apart."""
+    g = Graph("matmul_zeros_of_one_term", "f32")
+    g.tensor("a", [37, 1], data_type="f4e2m1")
+    g.tensor("b", [1, 24], data_type="f4e2m1")
+    g.output(g.pointwise("atan2", "angle", g.value("zero", 0), g.matmul("a", "b", "c")))
+
+
+zeros_of_one_term()

@@ -210,3 +210,22 @@ g.pointwise("add", "sum", "total", g.pointwise("exp", "one", g.pointwise("neg", 
 g.matmul(e, "v", "sums")
 g.pointwise("div", "o", "sums", "sum")
 g.output("o")
+
+
+def stored_weights_of_entries():
+    """Weights and scaled queries that are results of f32, in the dims of the products' entries: read as they are stored."""
+    g = Graph("written_out_stored_weights_of_entries", "bf16")
+    b, h, m, n, d = 1, 3, 31, 45, 32
+    g.tensor("q", [b, h, m, d], data_type="f32")
+    g.tensor("kt", [b * h, d, n])
+    g.tensor("v", [b * h, n, d])
+    g.reshape(g.pointwise("mul", "q_scaled", "q", g.value("scale", 0.25)), "q_entries", [b * h, m, d])
+    x = g.reshape(g.matmul("q_entries", "kt", "products"), "scores", [b, h, m, n])
+    e = g.pointwise("exp", "e", g.pointwise("sub", "shifted", x, g.reduction("max", x, "largest", [b, h, m, 1])))
+    g.pointwise("div", "p", e, g.reduction("add", e, "total", [b, h, m, 1]))
+    g.reshape("p", "p_entries", [b * h, m, n])
+    g.matmul("p_entries", "v", "o")
+    g.output("q_entries", "p_entries", "o", data_type="f32")
+
+
+stored_weights_of_entries()

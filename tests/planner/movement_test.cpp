@@ -309,7 +309,7 @@ TEST_CASE("operands follow a view where they broadcast as a whole") {
 
 TEST_CASE("random graphs stay valid when data movement is moved", "[fuzz]") {
   int joined = 0;
-  for (int seed = 0; seed < 300; ++seed) {
+  for (int seed = 0; seed < 500; ++seed) {
     INFO("seed " << seed);
     test::RandomGraphOptions o;
     o.seed = static_cast<std::uint64_t>(seed);

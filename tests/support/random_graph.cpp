@@ -39,6 +39,17 @@ constexpr Maker kMakers[] = {
     {"slice", grow_slice, 3, true},
     {"concatenate", grow_concatenate, 3, true},
 };
+// What models write out in several nodes. Half of the graphs have them beside the single
+// operations; which, is drawn apart, so that the others stay what they are.
+constexpr Maker kWrittenOut[] = {
+    {"written_attention", grow_written_attention, 14, false},
+    {"written_norm", grow_written_norm, 10, false},
+    {"written_quantize", grow_written_quantize, 8, false},
+    {"rotation", grow_rotation, 6, false},
+    {"gated", grow_gated, 8, false},
+    {"convolutions", grow_convolutions, 10, false},
+    {"joined_parts", grow_joined_parts, 8, false},
+};
 
 struct Types {
   DataType io, intermediate, compute;
@@ -76,9 +87,14 @@ Shared<Graph> random_graph(const RandomGraphOptions& options) {
   Grower grower(*graph, options, random.bits());
   std::vector<std::pair<const Maker*, double>> makers;
   constexpr double often = 120;  // as much as all others together, and a little more
-  for (const auto& m : kMakers)
+  const auto offer = [&](const Maker& m) {
     if (m.exact || !options.exact_only)
       makers.emplace_back(&m, m.name == options.often ? often : m.weight);
+  };
+  for (const auto& m : kMakers) offer(m);
+  const bool written_out = Random(options.seed + 1).chance(0.5);
+  for (const auto& m : kWrittenOut)
+    if (written_out || m.name == options.often) offer(m);
   while (grower.nodes_left() > 0) grower.random.weighted(makers)->grow(grower);
   grower.finish();
   return graph;

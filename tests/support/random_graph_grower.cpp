@@ -194,7 +194,7 @@ void Grower::keep(TensorId t, double magnitude) {
   magnitude_[static_cast<std::size_t>(t)] = magnitude;
 }
 
-TensorId Grower::input(const Dims& dim, DataType type) {
+TensorId Grower::input(const Dims& dim, DataType type, const Dims& stride) {
   TensorOptions t;
   TensorDesc named;
   decorate(named);
@@ -202,7 +202,7 @@ TensorId Grower::input(const Dims& dim, DataType type) {
   t.uid = named.uid;
   t.alignment = named.alignment;
   t.dim = dim;
-  t.stride = strides(dim, false);
+  t.stride = stride.empty() ? strides(dim, false) : stride;
   t.data_type = type != DataType::none ? type
                 : exact()              ? random.pick({DataType::none, DataType::none, f32, f16, i8})
                                        : storage_type();

@@ -70,7 +70,8 @@ class Grower {
   TensorId operand(const Dims& dim) { return operand(dim, factor_limit()); }
   // Broadcasts with a tensor of dims `dim`; the joined dims stay within the limits.
   TensorId partner(const Dims& dim, double limit);
-  TensorId input(const Dims& dim, DataType type = DataType::none);
+  // `stride` empty: drawn.
+  TensorId input(const Dims& dim, DataType type = DataType::none, const Dims& stride = {});
   // Positions, lengths, seeds: a graph input that no other node reads and whose elements lie apart.
   TensorId index_input(const Dims& dim, DataType type);
   DataType integer_type() { return random.pick({DataType::i32, DataType::i32, DataType::i64}); }
@@ -128,6 +129,13 @@ void grow_reshape(Grower& g);
 void grow_transpose(Grower& g);
 void grow_slice(Grower& g);
 void grow_concatenate(Grower& g);
+void grow_written_attention(Grower& g);
+void grow_written_norm(Grower& g);
+void grow_written_quantize(Grower& g);
+void grow_rotation(Grower& g);
+void grow_gated(Grower& g);
+void grow_convolutions(Grower& g);
+void grow_joined_parts(Grower& g);
 
 // Dims of as many elements as `dim`, of any rank up to 8.
 Dims reshaped(Grower& g, const Dims& dim);

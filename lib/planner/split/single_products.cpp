@@ -27,7 +27,7 @@ std::optional<KernelSpec> as_single_products(const KernelSpec& spec) {
   r.body.statements.clear();
   BodyCopy body(spec, r, results);
   const Statement& sum = spec.body.statements.front();
-  Statement product = statement(StatementKind::pointwise, c->accumulate, sum.label);
+  Statement product = statement(StatementKind::pointwise, c->accumulate, "product");
   product.mode = PointwiseMode::mul;
   for (const KernelPort* factor : {a, b}) {
     KernelPort port = *factor;
@@ -36,7 +36,14 @@ std::optional<KernelSpec> as_single_products(const KernelSpec& spec) {
     load.port = body.add_port(std::move(port));
     product.args.push_back(body.add(std::move(load)));
   }
-  body.set(0, body.add(std::move(product)));
+  // A sum begins at 0, which makes a 0 of a -0.
+  Statement zero = statement(StatementKind::scalar, c->accumulate, "zero");
+  zero.port = static_cast<int>(r.scalars.size());
+  r.scalars.push_back({kNoTensor, "zero", c->accumulate, 0, 0});
+  Statement total = statement(StatementKind::pointwise, c->accumulate, sum.label);
+  total.mode = PointwiseMode::add;
+  total.args = {body.add(std::move(product)), body.add(std::move(zero))};
+  body.set(0, body.add(std::move(total)));
   for (int i = 0; i < static_cast<int>(spec.body.statements.size()); ++i)
     if (is_store(spec.body.statements[static_cast<std::size_t>(i)])) body.copy(i);
   drop_unused(r);
