@@ -129,6 +129,7 @@ inline Tensor Graph::tensor(TensorOptions options, Where where) {
     Diagnostic d{};
     d.rule = Rule::tensor_dim_missing;
     d.tensor = t.name;
+    d.fix = "give it dim, or a value";
     d.file = where.file;
     d.line = where.line;
     report(std::move(d));

@@ -30,7 +30,8 @@ constexpr EnvVariable kVariables[] = {
     {"SINTER_GPU_FIRST", "tests: seed of the first random graph on the GPU"},
     {"SINTER_GPU_GRAPHS", "tests: how many random graphs run on the GPU"},
     {"SINTER_GPU_OFTEN",
-     "tests: the operation that random graphs on the GPU have often, such as `moe`"},
+     "tests: the maker of nodes that random graphs on the GPU have often, such as `moe` or "
+     "`written_attention`"},
     {"SINTER_GPU_SEEDS", "tests: seeds of the random graphs to run on the GPU, with commas"},
     {"SINTER_LINE_INFO", "on: machine code tells profilers the lines of its source"},
     {"SINTER_NVRTC", "path of libnvrtc, tried instead of the usual places"},

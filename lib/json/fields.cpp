@@ -5,9 +5,22 @@
 #include <cmath>
 #include <limits>
 
-#include "base/edit_distance.hpp"
-
 namespace sinter::json {
+namespace {
+
+// A type as NumPy and PyTorch call it in letters of ours: float16 as f16, uint8 as u8.
+std::string short_name(std::string_view type) {
+  static constexpr std::pair<std::string_view, std::string_view> beginnings[] = {
+      {"bfloat", "bf"}, {"float", "f"},  {"fp", "f"},      {"uint", "u"},
+      {"int", "i"},     {"half", "f16"}, {"double", "f64"}};
+  std::string name = lower_case(type);
+  std::erase(name, '_');
+  for (const auto& [theirs, ours] : beginnings)
+    if (name.starts_with(theirs)) return std::string(ours) + name.substr(theirs.size());
+  return name;
+}
+
+}  // namespace
 
 bool Fields::fail(Rule rule, const Place& at, unsigned line, std::string seen, std::string allowed,
                   std::string fix) {
@@ -94,7 +107,7 @@ bool Fields::read(const Value& v, const Place& at, DataType& out, bool compute) 
       compute ? std::span<const std::string_view>(computing) : storage;
   if (std::find(words.begin(), words.end(), v.text) == words.end())
     return fail(compute ? Rule::attribute_value : Rule::tensor_data_type, at, v.line, v.describe(),
-                one_of(words), suggestion(v.text, words));
+                one_of(words), suggestion(short_name(v.text), words));
   out = *data_type_from_name(v.text);
   return true;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/edit_distance.hpp"
 #include "json/reader.hpp"
 #include "sinter/base/dims.hpp"
 #include "sinter/graph.hpp"
@@ -53,7 +54,8 @@ class Fields {
       out = *found;
       return true;
     }
-    return fail(Rule::attribute_value, at, v.line, v.describe(), one_of(EnumNames<E>::names));
+    return fail(Rule::attribute_value, at, v.line, v.describe(), one_of(EnumNames<E>::names),
+                suggestion(v.text, EnumNames<E>::names));
   }
 
   // Reports the members of an object that are not among `known`.

@@ -288,6 +288,16 @@ void GraphReader::read_attributes(const Value& v, PendingNode& n) {
         });
       },
       n.attributes);
+  for (const Ports& ports : {info(n.op).inputs, info(n.op).outputs})
+    for (const auto& m : v.members)
+      if (std::ranges::any_of(
+              ports,
+              [&](const Port& port) { return lower_case(port.name) == lower_case(m.key); }) &&
+          std::ranges::find(known, m.key) == known.end()) {
+        fields_.fail(Rule::attribute_unknown, at.with(m.key), m.value.line, m.value.describe(), "",
+                     "it is a port: name its tensor in 'inputs' or 'outputs'");
+        known.push_back(m.key);
+      }
   fields_.only(v, at, known, Rule::attribute_unknown);
 }
 
@@ -434,7 +444,8 @@ void GraphReader::check_whole() {
     for (TensorId t : unproduced_) {
       const auto& desc = (*graph_)[t];
       fields_.fail(desc.output ? Rule::tensor_role : Rule::tensor_dim_missing,
-                   {"", desc.name, desc.output ? "output" : ""}, desc.where.line, "");
+                   {"", desc.name, desc.output ? "output" : ""}, desc.where.line, "", "",
+                   desc.output ? "" : "no node produces it: give it dim or value");
     }
   const bool clean = fields_.errors().empty();
   const auto all = graph_->check();

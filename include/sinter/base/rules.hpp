@@ -118,7 +118,7 @@ inline constexpr RuleInfo kRules[] = {
     {"tensor-alignment", "has an alignment that is not a power of two"},
     {"tensor-uid", "has a uid that another tensor of the graph has"},
     {"tensor-value", "is a pass-by-value scalar and must have one element and no producer"},
-    {"tensor-dim-missing", "is a graph input and must have dim or value"},
+    {"tensor-dim-missing", "has no dims, and none can be inferred"},
     {"tensor-foreign", "belongs to another graph or to none"},
     {"tensor-role", "cannot be a graph output, because no node produces it"},
     {"tensor-absent", "cannot be a graph output, because its operation was not asked for it"},
