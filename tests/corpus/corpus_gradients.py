@@ -109,6 +109,8 @@ def gradients(name, b=1, h=2, hk=None, m=70, n=None, d=64, dv=None, io="bf16", r
 gradients("plain", b=2, m=150, n=200, transposed=False)
 gradients("whole_step", forward=True, m=130, d=128, softmax="steps")
 gradients("torch", b=2, h=3, m=90, n=130, rounds=True, entries=True, form="torch", forward=True)
+# The same kernels of gradients over one tile, for racecheck, which does not end where clusters divide the keys of two walks.
+gradients("torch_one_tile", b=1, h=1, m=40, n=60, rounds=True, entries=True, form="torch", forward=True)
 gradients("jax", b=2, m=80, form="jax", softmax="steps", io="f16", transposed=False)
 gradients("eager_causal", h=3, m=150, rounds=True, form="torch", seen="diagonal", forward=True)
 gradients("causal", m=200, d=32, seen="diagonal", transposed=False)
