@@ -197,11 +197,13 @@ void add_argument(PlanKernel& k, const EmittedArgument& a, const KernelSpec& spe
 Status check_architecture(const Graph& graph, const std::string& architecture) {
   const bool valid = valid_target(architecture);
   if (architecture.empty() || (valid && target_fits(kOldestTarget, architecture))) return Done{};
+  const std::string_view near = valid ? "" : nearest_target(architecture);
   return Diagnostic{
-      .rule = Rule::compiler_error,
-      .attribute = fmt::format("the plan of '{}':", graph.options().name),
+      .rule = Rule::plan_target,
+      .attribute = fmt::format("the plan of '{}'", graph.options().name),
       .seen = fmt::format("architecture \"{}\"", architecture),
-      .allowed = valid ? fmt::format("{} and later", kOldestTarget) : std::string(kTargetExamples)};
+      .allowed = valid ? fmt::format("{} and later", kOldestTarget) : std::string(kTargetExamples),
+      .fix = near.empty() ? "" : fmt::format("did you mean '{}'", near)};
 }
 
 Status check_target(const PlanData& plan, const std::string& target) {

@@ -236,9 +236,10 @@ TEST_CASE("an architecture must be a target, and machine code one that it fits")
   for (const char* bad : {"sm_9", "sm_90b", "compute_90", "sm_90a --help"}) {
     const auto plan = Plan::make(g, {.architecture = bad});
     REQUIRE_FALSE(plan);
-    CHECK(plan.error().rule == Rule::compiler_error);
+    CHECK(plan.error().rule == Rule::plan_target);
     CHECK(plan.error().allowed == kTargetExamples);
   }
+  CHECK(Plan::make(g, {.architecture = "sm90a"}).error().fix == "did you mean 'sm_90a'");
   const auto old = Plan::make(g, {.architecture = "sm_75"});
   REQUIRE_FALSE(old);
   CHECK(old.error().allowed == "sm_80 and later");
