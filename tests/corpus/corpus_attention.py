@@ -75,6 +75,9 @@ CHUNK = [(port, [3, 1, 1, 1], "i32") for port in ("SEQ_LEN_Q", "SEQ_LEN_KV")]
 attention("chunk", b=3, hq=8, hk=2, sq=130, skv=1300, d=64, dv=64, attn_scale=0.125, padding_mask=True, causal_mask_bottom_right=True,
           inputs=CHUNK, stats=True)
 attention("chunk_of_64_rows", b=3, hq=4, hk=1, sq=16, skv=1500, d=128, dv=64, attn_scale=0.09, padding_mask=True, inputs=CHUNK, softcap=8.0)
+# Few tiles of rows, of which one consumer or two leave the SMs less unlike shares (longest_share): 12 and 20 heads of several.
+attention("few_tiles", b=3, hq=12, hk=12, sq=139, skv=139, d=24, dv=24, attn_scale=0.2, causal_mask=True, stats=True, generate_stats=True)
+attention("few_tiles_128", b=2, hq=20, hk=4, sq=130, skv=150, d=72, dv=72, attn_scale=0.12, causal_mask_bottom_right=True)
 attention("value_width", d=24, dv=40, attn_scale=0.2, io="f16")
 # Of warps (attention_forward_mma.cuh): two blocks of rows each, a row's registers full, lines of shared memory of each
 # width, and heads whose rows are no whole pieces of 16 bytes.

@@ -4,8 +4,10 @@
 #include "planned.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "schedule/attention/forward.hpp"
+#include "schedule/scheduled_kernel.hpp"
 #include "sinter/sinter.hpp"
 #include "support/catch.hpp"
+#include "target/device_model.hpp"
 
 namespace sinter::test {
 namespace forms {
@@ -195,6 +197,25 @@ Partition planned(Graph& g) {
   return p;
 }
 
+// How many rows a tile of attention forward has.
+struct Heads {
+  std::int64_t entries, heads, tokens, elements;
+  bool causal = false;
+};
+int rows_of_tile(const Heads& s) {
+  auto g = Shared<Graph>::make(GraphOptions{.name = "attention", .io = bf16, .intermediate = f32});
+  const auto tensor = [&](const char* name) {
+    return g->tensor({.name = name, .dim = {s.entries, s.heads, s.tokens, s.elements}});
+  };
+  const Tensor q = tensor("q"), k = tensor("k"), v = tensor("v");
+  g->output(sdpa(q, k, v, {.causal_mask = s.causal}, SdpaInputs{}).o, "o");
+  REQUIRE(g->check().empty());
+  const Partition p = for_sm_90a(*g);
+  REQUIRE(families(p) == std::vector{Family::attention});
+  const auto kernel = schedule_kernel(p.kernels[0], {device_model("sm_90a"), Tuning{}});
+  return kernel.attention()->tile_q;
+}
+
 }  // namespace forms
 
 TEST_CASE("attention in other orders and dims is one kernel") {
@@ -344,6 +365,25 @@ TEST_CASE("of what a score reads beside its sum boxes come first, and no more th
   REQUIRE(beside.size() == 2);
   CHECK(beside[0].box);
   CHECK(beside[1].box);
+}
+
+TEST_CASE("the CTA with the most keys decides how many rows a tile of attention has") {
+  using forms::rows_of_tile;
+  // 256 rows leave 36 SMs idle, and the others' longest tile has all keys.
+  CHECK(rows_of_tile({1, 12, 2048, 64, true}) == 128);
+  CHECK(rows_of_tile({1, 12, 1024, 64, true}) == 64);
+  CHECK(rows_of_tile({1, 8, 2048, 128, true}) == 64);
+  // A second or fourth round of a few tiles.
+  CHECK(rows_of_tile({1, 4, 8192, 64}) == 256);
+  CHECK(rows_of_tile({1, 12, 2048, 64}) == 192);
+  CHECK(rows_of_tile({2, 10, 4096, 64}) == 128);
+  CHECK(rows_of_tile({1, 16, 577, 128}) == 128);
+  // Many rounds.
+  CHECK(rows_of_tile({4, 32, 4096, 64, true}) == 256);
+  CHECK(rows_of_tile({32, 16, 512, 64}) == 256);
+  CHECK(rows_of_tile({4, 32, 4096, 128, true}) == 128);
+  // Fewer tiles than would keep a quarter of the SMs busy.
+  CHECK(rows_of_tile({1, 2, 200, 64}) > 64);
 }
 
 }  // namespace sinter::test

@@ -34,6 +34,19 @@ struct WorthOfSums {
   SINTER_DEVICE PowersOfTwo powers_of_two() const { return {scale() * kLog2E}; }
 };
 
+// Whether what was summed is scaled in a branch, where a row has outgrown what its weights were
+// counted from: of results that are longer than half of a tile of keys, whose scaling is an
+// instruction for each pair of scores or more. Shorter ones lose by the branch. (On an H200, us,
+// always and so: b16 h16 s512 d64, tiles of 64 keys, 44.5 and 42.8, with a bias 57.2 and 56.6; b4
+// h32 s4096 d64 causal, tiles of 128, 678 and 715.)
+template <class S>
+constexpr bool scales_lazily() {
+  if constexpr (requires { S::consumers; })
+    return S::columns > 64 || (S::consumers > 1 && 2 * S::columns > S::tile_k);
+  else
+    return S::columns > 64;
+}
+
 // Of a warpgroup's 64 rows, from `row` on.
 template <class S, class Bounds, class Score, class Weight, class Args>
 struct WeightsOfRows {
@@ -82,7 +95,7 @@ struct WeightsOfRows {
     look_at_scores(s, softmax);
   }
   SINTER_DEVICE void look_at_scores(Sums& s, RowSoftmax& softmax) const {
-    softmax.template weigh<(S::columns > 64), 0>(s, worth.powers_of_two());
+    softmax.template weigh<scales_lazily<S>(), 0>(s, worth.powers_of_two());
   }
   // Weights of tile n of the keys in place of the sums.
   SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n) const {
@@ -90,12 +103,10 @@ struct WeightsOfRows {
     weigh_scores(s, softmax, n);
   }
   SINTER_DEVICE void weigh_scores(Sums& s, RowSoftmax& softmax, int n) const {
-    // A branch costs short results more than it saves (b4 h32 s4096 d64 causal on an H200: 678 us
-    // without, 715 with it).
     if constexpr (S::walks_twice)
       softmax.weigh_divided(s, worth.powers_of_two());
     else
-      softmax.template weigh<(S::columns > 64), S::headroom>(s, worth.powers_of_two());
+      softmax.template weigh<scales_lazily<S>(), S::headroom>(s, worth.powers_of_two());
     const int column = first_key(n);
     if constexpr (DrawsBits<Weight>) {
       const auto drawn =

@@ -181,15 +181,19 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
   // 27; b2, 16,384 keys, 3 40.1, 4 53.6, 5 40.9; b4, 8192 keys, 2 34.1, 3 37.4.)
   constexpr double kOfSmAlternating = 0.84, kOfSmInCluster = 0.94, kOfSmCrowded = 0.52;
   constexpr double kCrowded = 0.37;  // of the SMs
-  constexpr double kScoreF8 = 0.12;  // clocks of an SM
+  // What a score takes at least, clocks of an SM; of one consumer with many rows.
+  constexpr double kScore = 0.11, kScoreAlone = 0.17, kScoreF8 = 0.12;
   const AttentionSpec& a = spec.attention();
   const std::int64_t depth = spec.extent[AttentionSpec::d], width = spec.extent[AttentionSpec::e];
   // Scores are computed again for the weights.
   const double scores = rounds_divided(a.weight) ? 2 : 1;
   const bool few = !e.wide && e.consumers == 1, shares = a.parts >= 0, cluster = e.key_blocks > 1;
+  const bool many_rows = !e.wide && rows_of(spec) > kConsumerRows,
+             counted = many_rows && !cluster && counts_shares(spec);
   const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
   // Tiles of keys, one behind another.
   const double in_row = shares    ? std::ceil(items * tiles_k / e.grid)
+                        : counted ? longest_share(spec, e) / e.tile_k
                         : cluster ? std::ceil(tiles_k / e.key_blocks)
                                   : std::ceil(items / e.grid) * tiles_k;
   const auto part = [](const BoxedOperand& o, std::int64_t elements) {
@@ -199,7 +203,10 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
   const double clocks =
       e.tile_q * e.tile_k *
       std::max(2 * (scores * part(e.k, depth) + part(e.v, width)) / kOperations / reached,
-               is_f8(e.k.map.type) ? kScoreF8 : 0);  // of a tile
+               is_f8(e.k.map.type)                        ? kScoreF8
+               : e.wide || rows_of(spec) <= kConsumerRows ? 0
+               : few && e.alternating == 1                ? kScoreAlone
+                                                          : kScore);  // of a tile
   const double bytes = bytes_of_attention(spec, e, device),
                reached_of_sm = e.key_blocks > 2    ? (e.grid > kCrowded * device.sms ? kOfSmCrowded
                                                                                      : kOfSmInCluster)

@@ -2,12 +2,24 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "plan/access.hpp"
 #include "schedule/attention/forward_parts.hpp"
 
 namespace sinter {
+
+bool counts_shares(const KernelSpec& spec) {
+  constexpr std::int64_t kMostTiles = 1 << 16;
+  const AttentionSpec& a = spec.attention();
+  return a.parts < 0 && a.sequences.count == 0 && a.length_kv < 0 && !a.band.left &&
+         !a.band.chunk &&
+         count(spec.extent, 0, AttentionSpec::batch) *
+                 ((rows_of(spec) + kConsumerRows - 1) / kConsumerRows) <=
+             kMostTiles;
+}
+
 namespace {
 
 // Of keys and values as they are loaded; ForwardShape has the same, and the next.
@@ -58,29 +70,99 @@ struct Consumers {
 };
 constexpr Consumers kOne{1, 240, 24, 128, 1}, kTwo{2, 240, 24, 128, 1.24};
 
-// Three take heads of up to 64 elements, two more. Four, of fewer keys a tile, where they leave
-// fewer rows of the last tile empty. (d64 on an H200, us with two, three, four: b4 h32 s4096 causal
-// 798, 639, 711; b32 h16 s512 113, 100, 92. With a bias or mask of pairs or of keys in boxes:
-// b16 h16 s512 d64 62.5, 62.2, 60.1, h16 s4096 225, 237, 213, keys of b32 h12 s512 97.5, -, 78.0;
-// d32, pairs and keys, b128 h4 s384 69.0, 61.2, 66.1, s256 with a gate 49.0, 52.9, 39.5.) Values of
-// f8 are transposed by the producer's warps, which take more registers. `keys`: that a row sees on
-// average; `bounded`: not the same ones as others. Then a consumer visits tiles that some of its
-// rows see in part: short ones waste less.
-Consumers choose_consumers(std::int64_t rows, double keys, bool bounded, int wide, bool plain,
-                           bool boxes, bool transposes) {
+// Of so few keys a tile of rows is soon done (beside_each_other).
+constexpr std::int64_t kFewKeys = 128;
+
+// The tiles of keys that each tile of rows of a head walks over, or its first part, with what it
+// costs besides.
+std::vector<double> keys_of_tiles(const KernelSpec& spec, int tile_q, int tile_k) {
+  const AttentionSpec& a = spec.attention();
+  const auto keys = static_cast<double>(spec.extent[AttentionSpec::n]),
+             rows = static_cast<double>(spec.extent[AttentionSpec::query]);
+  const double shift = a.band.bottom_right ? keys - rows : 0;
+  constexpr double kOutside = 0.6;  // of a tile of keys
+  std::vector<double> tiles(static_cast<std::size_t>((rows_of(spec) + tile_q - 1) / tile_q));
+  for (std::size_t i = 0; i < tiles.size(); ++i) {
+    const double last = std::min(rows, static_cast<double>(i + 1) * tile_q) - 1,
+                 end = a.band.right ? last + shift + static_cast<double>(*a.band.right) + 1 : keys;
+    const double all = std::ceil(std::max(0.0, std::min(keys, end)) / tile_k);
+    tiles[i] = std::ceil(all / a.splits) + kOutside;
+  }
+  return tiles;
+}
+
+// What the CTA with the most to do walks over: each takes every so-manieth tile of rows, of
+// `together` heads those with the most keys first, every other round backwards (number_of_tile).
+double longest_share(const std::vector<double>& tiles, std::int64_t heads, std::int64_t together,
+                     int grid) {
+  const auto of_head = static_cast<std::int64_t>(tiles.size());
+  std::vector<double> load(static_cast<std::size_t>(grid), 0.0);
+  for (std::int64_t i = 0; i < heads * of_head; ++i) {
+    const std::int64_t first = i / (together * of_head) * together,
+                       beside = std::min(together, heads - first);
+    const std::int64_t round = i / grid, at = i % grid;
+    load[static_cast<std::size_t>(round % 2 == 0 ? at : grid - 1 - at)] +=
+        tiles[static_cast<std::size_t>(of_head - 1 - i % (together * of_head) / beside)];
+  }
+  return *std::max_element(load.begin(), load.end());
+}
+
+// The same in keys. Of many unlike tiles CTAs have shares that are alike (choose_heads_together).
+double longest_share(const KernelSpec& spec, int tile_q, int tile_k, int grid) {
+  constexpr std::int64_t kManyRounds = 8;
+  const std::vector<double> tiles = keys_of_tiles(spec, tile_q, tile_k);
+  const std::int64_t heads = count(spec.extent, 0, AttentionSpec::batch),
+                     parts = heads * spec.attention().splits,
+                     all = parts * static_cast<std::int64_t>(tiles.size());
+  if (spec.attention().band.right && all > kManyRounds * grid)
+    return std::accumulate(tiles.begin(), tiles.end(), 0.0) * static_cast<double>(parts) / grid *
+           tile_k;
+  return longest_share(tiles, parts, heads, grid) * tile_k;
+}
+
+// As many as leave the longest share of the tiles least to do: smaller tiles are more alike, and
+// fewer of their rows are empty, see none of a consumer's keys, or wait for a last round. Several
+// take the same time, one alone waits for its own products. (d64 on an H200, us, with one, two,
+// three, four: b1 h12 s2048 causal 28.6, 22.2, 27.8, 37.1, s1024 10.2, 12.8, -, 17.8; h16 s1024
+// 17.5, 12.5, -, 19.2; h12 s2048 46.1, 39.9, 32.3, -; h4 s8192 230, 145, 215, 145; b2 h10 s4096
+// 287, 182, 212, -; b32 h12 s577 155, 100, 109, -; b4 h20 s1500 168, 117, 105, -; b16 h16 s512
+// 68.7, 45.1, 45.9, 42.8; b4 h32 s4096 causal -, 638, 621, 604. d128: h8 s2048 causal 23.0 and
+// 28.2, h32 of 8 s512 10.4 and 11.3, h16 s577 14.9 and 11.9. With a bias or mask of pairs or of
+// keys in boxes: b16 h16 s512 d64 92.0, 60.3, 60.4, 57.2, h16 s4096 -, 225, 237, 213, keys of
+// b32 h12 s512 -, 97.5, -, 78.0; d32, pairs, b128 h8 s256 93.0, 60.1, 65.3, 48.1.) Four have fewer
+// keys a tile. Values of f8 are transposed by the producer's warps, which take more registers.
+Consumers choose_consumers(const KernelSpec& spec, bool plain, bool boxes, bool transposes,
+                           const DeviceModel& device) {
   constexpr Consumers two_transposing{2, 232, 40, 128, 1.24}, three_transposing{3, 152, 40, 128, 1};
-  constexpr Consumers three{3, 160, 32, 128, 1}, four{4, 112, 24, 64, 1.08},
-      two_boxes{2, 240, 24, 128, 1.15}, four_boxes{4, 112, 24, 64, 1};
+  constexpr Consumers one{1, 240, 24, 128, 1.66}, two{2, 240, 24, 128, 1.08},
+      three{3, 160, 32, 128, 1}, four{4, 112, 24, 64, 1.05}, two_boxes{2, 240, 24, 128, 1.15},
+      four_boxes{4, 112, 24, 64, 1}, one_wide{1, 240, 24, 128, 1.45}, two_wide{2, 240, 24, 128, 1};
+  constexpr std::int64_t kNarrow = 64, kWide = 128;
+  using A = AttentionSpec;
+  const AttentionBand& band = spec.attention().band;
+  const std::int64_t rows = length_of(rows_of(spec), spec.attention().sequences),
+                     heads = count(spec.extent, 0, A::batch),
+                     wide = std::max(spec.extent[A::d], spec.extent[A::e]);
   if (rows <= kConsumerRows) return kOne;
-  if (wide > 64 || !(plain || boxes)) return transposes ? two_transposing : kTwo;
+  if (wide > kWide || (wide > kNarrow && !plain) || !(plain || boxes))
+    return transposes ? two_transposing : kTwo;
+  // Fewer tiles than a quarter of the SMs are over before it matters.
+  const bool few = heads * ((rows + kConsumerRows - 1) / kConsumerRows) * 4 < device.sms,
+             counted = !few && spec.attention().splits == 1 && counts_shares(spec) &&
+                       spec.extent[A::n] > kFewKeys;
   const auto time = [&](const Consumers& c) {
-    return up(rows, kConsumerRows * c.count) * c.time *
-           (keys + (bounded ? kConsumerRows + c.most_keys : 0));
+    const int tile = kConsumerRows * c.count;
+    if (counted) return tile * c.time * longest_share(spec, tile, c.most_keys, device.sms);
+    return up(rows, tile) * c.time *
+           (keys_of_a_row(spec) + (band.bounded() ? kConsumerRows + c.most_keys : 0));
   };
-  const auto faster = [&](const Consumers& a, const Consumers& b) { return time(a) < time(b); };
+  const auto faster = [&](const Consumers& x, const Consumers& y) { return time(x) < time(y); };
+  if (wide > kNarrow)
+    return transposes ? two_transposing : counted ? std::min({two_wide, one_wide}, faster) : kTwo;
   return transposes ? std::min(three_transposing, two_transposing, faster)
-         : plain    ? std::min({three, four, kTwo}, faster)
-                    : std::min({three, four_boxes, two_boxes}, faster);
+         : !plain   ? std::min({three, four_boxes, two_boxes}, faster)
+         : counted  ? std::min({three, four, two, one}, faster)
+                    : std::min({three, four, kTwo}, faster);
 }
 
 // Of few keys a tile of rows is soon done, and waits for its rows, keys and results: several CTAs
@@ -91,7 +173,6 @@ Consumers choose_consumers(std::int64_t rows, double keys, bool bounded, int wid
 // d48 34.7 and 29.7; b8 h10, 4096 queries, 77 keys, d64 with a mask of keys 62.3 and 41.8.)
 std::vector<Consumers> beside_each_other(const KernelSpec& spec, bool plain,
                                          const DeviceModel& device) {
-  constexpr std::int64_t kFewKeys = 128;
   const AttentionSpec& a = spec.attention();
   const std::int64_t rows = rows_of(spec);
   if (spec.extent[AttentionSpec::n] > kFewKeys || a.sequences.count > 0 || a.splits > 1 ||
@@ -253,9 +334,7 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
   const auto enough = [&](std::int64_t keys) {
     return e.tile_k >= std::min(spec.extent[AttentionSpec::n], keys);
   };
-  const Consumers c =
-      choose_consumers(length_of(rows_of(spec), a.sequences), keys_of_a_row(spec), a.band.bounded(),
-                       std::max(depth, width), plain, adds_boxes_alone(e, a), transposes);
+  const Consumers c = choose_consumers(spec, plain, adds_boxes_alone(e, a), transposes, device);
   if (!transposes && e.alternating == 1 && c.count <= 2 && std::max(depth, width) <= kFewElements)
     for (const Consumers& some : beside_each_other(spec, plain, device))
       if (choose(some) && enough(some.count > 1 ? 48 : 32)) return true;
@@ -275,6 +354,10 @@ std::int64_t choose_heads_of_sequences(const KernelSpec& spec, std::int64_t head
 }
 
 }  // namespace
+
+double longest_share(const KernelSpec& spec, const AttentionConfig& e) {
+  return longest_share(spec, e.tile_q, e.tile_k, static_cast<int>(e.grid));
+}
 
 bool choose_forward_tile(AttentionConfig& e, const KernelSpec& spec, const DeviceModel& device) {
   const int depth = static_cast<int>(spec.extent[AttentionSpec::d]),
@@ -313,33 +396,15 @@ std::int64_t choose_heads_together(const KernelSpec& spec, const AttentionConfig
   if (a.sequences.count > 0) return choose_heads_of_sequences(spec, heads, group, device);
   if (!a.band.right || heads * tiles_q > kMostTiles || a.splits > 1) return group;
   const int grid = static_cast<int>(e.grid);
-  const auto keys = static_cast<double>(spec.extent[AttentionSpec::n]),
-             rows = static_cast<double>(spec.extent[AttentionSpec::query]);
-  const double shift = a.band.bottom_right ? keys - rows : 0;
-  constexpr double kOutside = 0.6;  // of a tile of keys: what a tile of rows costs besides
-  const auto cost = [&](std::int64_t tile) {
-    const double last = std::min(rows, static_cast<double>(tile + 1) * e.tile_q) - 1;
-    const double end = std::min(keys, last + shift + static_cast<double>(*a.band.right) + 1);
-    return std::ceil(std::max(0.0, end) / e.tile_k) + kOutside;
-  };
+  const std::vector<double> tiles = keys_of_tiles(spec, e.tile_q, e.tile_k);
   constexpr double kOfHead = 0.004;  // what a head more costs in cache misses
   std::int64_t best = group;
   double least = 0;
   const std::int64_t fewest = (grid + tiles_q * group - 1) / (tiles_q * group);
   for (std::int64_t n = 0; n < kMostTried && (fewest + n - 1) * group < heads; ++n) {
     const std::int64_t together = std::min(heads, (fewest + n) * group);
-    std::vector<double> load(static_cast<std::size_t>(grid), 0.0);
-    double all = 0;
-    for (std::int64_t i = 0; i < heads * tiles_q; ++i) {
-      const std::int64_t first = i / (together * tiles_q) * together,
-                         beside = std::min(together, heads - first);
-      const std::int64_t round = i / grid, at = i % grid;
-      const double c = cost(tiles_q - 1 - i % (together * tiles_q) / beside);
-      load[static_cast<std::size_t>(round % 2 == 0 ? at : grid - 1 - at)] += c;
-      all += c;
-    }
-    const double us = *std::max_element(load.begin(), load.end()) / all *
-                      (1 + kOfHead * static_cast<double>(together));
+    const double us =
+        longest_share(tiles, heads, together, grid) * (1 + kOfHead * static_cast<double>(together));
     if (least == 0 || us < least) least = us, best = together;
   }
   return best;

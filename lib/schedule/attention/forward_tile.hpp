@@ -16,6 +16,11 @@ bool choose_forward_tile(AttentionConfig& e, const KernelSpec& spec, const Devic
 // leaves them (attention_forward_cluster.cuh).
 bool has_room_for_parts(const AttentionConfig& e, const KernelSpec& spec);
 
+// Whether all tiles of rows are looked at: there are not too many, and their keys are known.
+bool counts_shares(const KernelSpec& spec);
+// Keys that the CTA with the most to do walks over.
+double longest_share(const KernelSpec& spec, const AttentionConfig& e);
+
 // `heads`: how many there are, of so many tiles of rows each.
 std::int64_t choose_heads_together(const KernelSpec& spec, const AttentionConfig& e,
                                    std::int64_t heads, std::int64_t tiles_q,
