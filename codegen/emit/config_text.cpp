@@ -424,9 +424,12 @@ void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelName
     if (e->result) maps.push_back("map_result");
     if (!maps.empty()) out.line("sinter::TensorMap {};", fmt::join(maps, ", "));
   }
-  if (const DepthwiseConfig* const e = kernel.depthwise(); e && e->image.map)
+  if (const DepthwiseConfig* const e = kernel.depthwise(); e && e->image.map) {
+    std::string beside;
+    for (std::size_t i = 0; i < e->beside.size(); ++i) beside += fmt::format(", map_beside_{}", i);
     out.line("sinter::TensorMap map_a{}{}{};", e->other.map ? ", map_b" : "",
-             e->result ? ", map_result" : "", e->beside ? ", map_beside" : "");
+             e->result ? ", map_result" : "", beside);
+  }
   if (kernel.chained()) out.line("sinter::TensorMap map_a, map_b, map_c;");
   if (const AttentionConfig* const e = kernel.attention(); e && !e->by_warps) {
     std::string names_of_maps = "map_q, map_k, map_v";

@@ -103,15 +103,27 @@ void print_depthwise_operands(TextWriter& out, const KernelSpec& spec, const Ker
            row_and_counted(*e.result));
   out.close("}");
   out.close("};");
-  if (!e.beside) return;
-  const auto beside = static_cast<std::size_t>(e.beside->port);
-  out.open("struct Beside {{");
-  out.line("using Element = {};", storage_type(spec.ports[beside].type));
-  out.line("template <class Fragment>");
-  out.line("SINTER_DEVICE static auto& of(Fragment& fragment) {{ return fragment.{}; }}",
-           names.port[beside]);
-  print_box_load(out, *e.beside, "map_beside");
-  out.close("};");
+  if (e.beside.empty()) return;
+  std::string all;
+  for (std::size_t i = 0; i < e.beside.size(); ++i) {
+    const DepthwiseOperand& o = e.beside[i];
+    const auto port = static_cast<std::size_t>(o.port);
+    out.open("struct Beside{} {{", i);
+    out.line("using Element = {};", storage_type(spec.ports[port].type));
+    out.line("static constexpr bool in_place = {};", o.in_place);
+    out.line("template <class Fragment>");
+    out.line("SINTER_DEVICE static auto& of(Fragment& fragment) {{ return fragment.{}; }}",
+             names.port[port]);
+    print_box_load(out, o, fmt::format("map_beside_{}", i));
+    out.close("};");
+    all += fmt::format("{}Beside{}", i == 0 ? "" : ", ", i);
+  }
+  out.line("using Beside = sinter::List<{}>;", all);
+}
+
+std::string_view depthwise_results(const KernelSpec& spec, const DepthwiseConfig& e) {
+  if (!e.beside.empty() || port_beside_results(spec, e) >= 0) return ", Result, Beside";
+  return e.result ? ", Result" : e.planes && !e.gradient ? ", void" : "";
 }
 
 }  // namespace sinter

@@ -192,10 +192,7 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
   if (const DepthwiseConfig* const e = kernel.depthwise())
     return fmt::format("sinter::depthwise::run{}<Config, {}, Body{}>(args);", depthwise_suffix(*e),
                        e->gradient ? "Gradient, Image" : "Image, Filter",
-                       e->beside || port_beside_results(kernel.spec, *e) >= 0 ? ", Result, Beside"
-                       : e->result                                            ? ", Result"
-                       : e->planes && !e->gradient                            ? ", void"
-                                                                              : "");
+                       depthwise_results(kernel.spec, *e));
   if (const MmaConfig* const e = kernel.mma())
     return fmt::format("sinter::contraction::{}<Config, OperandA, OperandB, Body>(args, {});",
                        e->ordinary_cores() ? "run_by_threads" : "run_by_warps", rows);
@@ -474,8 +471,9 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
       if (o->map) kernel.arguments.push_back({.index = o->port, .map = o->map});
   if (depthwise && depthwise->result && depthwise->result->map)
     kernel.arguments.push_back({.index = depthwise->result->port, .map = depthwise->result->map});
-  if (depthwise && depthwise->beside)
-    kernel.arguments.push_back({.index = depthwise->beside->port, .map = depthwise->beside->map});
+  if (depthwise)
+    for (const DepthwiseOperand& o : depthwise->beside)
+      kernel.arguments.push_back({.index = o.port, .map = o.map});
   if (chained)
     for (const BoxedOperand* o : {&chained->a, &chained->b, &chained->c})
       kernel.arguments.push_back({.index = o->port, .map = o->map});

@@ -10,21 +10,26 @@ directions("depthwise_1d_taps_f32", [3, 40, 90], [40, 1, 19], pre=[9], groups=40
 
 
 def depthwise_residuals():
-    """One tensor that lies like the result, which comes to where that waits; another type; two, for which threads store."""
-    for name, io, type_of, count in (("residual", "bf16", None, 1), ("residual_f32", "bf16", "f32", 1),
-                                     ("two_residuals", "f16", None, 2)):
+    """Up to three tensors that lie like the result, of which the first that is as wide comes to where that waits; four, for
+    which threads store."""
+    for name, io, types, results in (("residual", "bf16", ["bf16"], "bf16"), ("residual_f32", "bf16", ["f32"], "f32"),
+                                     ("residual_wider", "bf16", ["f32"], "bf16"), ("two_residuals", "f16", ["f16"] * 2, "f16"),
+                                     ("three_residuals", "bf16", ["f8e4m3", "bf16", "f32"], "bf16"),
+                                     ("two_narrower", "f16", ["f16"] * 2, "f32"), ("four_residuals", "bf16", ["bf16"] * 4, "bf16")):
         g = Graph("convolution_depthwise_" + name, io)
-        dim = [5, 40, 15, 27]
+        channels = 48 if "f8e4m3" in types else 40  # whole pieces of 16 bytes
+        dim = [5, channels, 15, 27]
+        type_of = lambda t: {} if t == io else {"data_type": t}
         image(g, "x", dim)
-        image(g, "w", [40, 1, 7, 7])
-        g.tensor("bias", [1, 40, 1, 1])
-        g.conv("x", "w", "c", pre_padding=[3, 3], post_padding=[3, 3], groups=40)
+        image(g, "w", [channels, 1, 7, 7])
+        g.tensor("bias", [1, channels, 1, 1])
+        g.conv("x", "w", "c", pre_padding=[3, 3], post_padding=[3, 3], groups=channels)
         g.pointwise("add", "s0", "c", "bias")
-        for i in range(count):
-            image(g, f"r{i}", dim, **({"data_type": type_of} if type_of else {}))
+        for i, t in enumerate(types):
+            image(g, f"r{i}", dim, **type_of(t))
             g.pointwise("add", f"s{i + 1}", f"s{i}", f"r{i}")
-        g.pointwise("relu_fwd", "y", f"s{count}")
-        image(g, "y", dim, output=True, **({"data_type": type_of} if type_of else {}))
+        g.pointwise("relu_fwd", "y", f"s{len(types)}")
+        image(g, "y", dim, output=True, **type_of(results))
 
 
 depthwise_residuals()

@@ -1,6 +1,8 @@
 // Which kernels the planner makes of depthwise convolutions and of those in groups, at sizes that
 // models have. Values are checked on small shapes: corpus graphs convolution_depthwise_* and those
 // of groups, with SINTER_DEPTHWISE=mma, rows, planes and ordinary.
+#include <string>
+
 #include "planner/images.hpp"
 
 using namespace sinter;
@@ -111,22 +113,24 @@ TEST_CASE("results of depthwise convolutions on tensor cores leave in boxes, wha
     }
 }
 
-// Of two the epilogue is by the few threads that store, which took twice as long.
+// Of four the epilogue is by the few threads that store, which wait for each pack.
 TEST_CASE("what the epilogue of a depthwise convolution reads comes to where the results wait") {
-  for (const int count : {0, 1, 2}) {
+  for (const int count : {0, 1, 2, 3, 4}) {
     INFO(count << " tensors");
     Images i;
     const Dims x{64, 384, 28, 28};
     Tensor y = conv_fprop(i.input("x", x), i.input("w", {384, 1, 7, 7}), padded(3, 1, 384));
     y = y + i.input("bias", {1, 384, 1, 1});
-    for (int n = 0; n < count; ++n) y = y + i.input(n == 0 ? "r0" : "r1", x);
+    for (int n = 0; n < count; ++n) y = y + i.input(("r" + std::to_string(n)).c_str(), x);
     i.output(relu(y), "y", x);
     const auto kernels = planned(*i.g).kernels;
     REQUIRE(kernels.size() == 1);
     const auto k = schedule_kernel(kernels[0], device_model("sm_90a"), {});
     REQUIRE(k.depthwise());
-    CHECK(k.depthwise()->result.has_value() == (count < 2));
-    CHECK(k.depthwise()->beside.has_value() == (count == 1));
+    CHECK(k.depthwise()->result.has_value() == (count < 4));
+    const auto& beside = k.depthwise()->beside;
+    REQUIRE(beside.size() == (count < 4 ? static_cast<std::size_t>(count) : 0));
+    for (std::size_t n = 0; n < beside.size(); ++n) CHECK(beside[n].in_place == (n == 0));
   }
 }
 

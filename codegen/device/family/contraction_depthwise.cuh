@@ -174,27 +174,54 @@ struct PixelRows {
   }
 };
 
-// The epilogue of `count` neighbours along index `dim` from `c` on.
+// What the epilogue reads for `count` neighbours along index `dim` from `c` on, and that epilogue.
+// Reads cannot pass the stores before them: who has several such neighbours fetches for all first.
+// (On an H200, with two tensors: 64 x 384 x 28 x 28, 7 x 7, by three warps that store 235 us pack
+// by pack, 136 with three packs fetched first; 64 x 144 x 56 x 56, 3 x 3 197 and 75.7.)
+template <class Config, class Body, int dim, int count>
+struct PackEpilogue {
+  static constexpr int width = Config::width, packs = count / width;
+  static_assert(count % width == 0);
+  typename Body::template Fragment<width> held[packs];
+
+  template <class Args, class Coord>
+  SINTER_DEVICE void fetch(const Args& args, const Coord& c) {
+#pragma unroll
+    for (int i = 0; i < packs; ++i) {
+      const Coord at = neighbour<dim>(c, i * width);
+      if (ended(at)) break;
+      Body::fetch(args, at, held[i]);
+    }
+  }
+  template <class Args, class Coord>
+  SINTER_DEVICE void operator()(const Args& args, const Coord& c, const float (&sums)[count]) {
+    typename Body::Reductions none;
+#pragma unroll
+    for (int i = 0; i < packs; ++i) {
+      const Coord at = neighbour<dim>(c, i * width);
+      if (ended(at)) break;
+      draw_numbers<Body>(args, at, held[i]);
+#pragma unroll
+      for (int e = 0; e < width; ++e) {
+        const typename Config::Accumulator sum[1] = {sums[i * width + e]};
+        Body::element(args, neighbour<dim>(at, e), e, sum, held[i], none);
+      }
+      Body::flush(args, at, held[i]);
+    }
+  }
+
+ private:
+  template <class Coord>
+  static SINTER_DEVICE bool ended(const Coord& at) {
+    constexpr int line = dim < 0 ? 0 : dim;
+    return Config::along_columns && at.at[line] >= Coord::Extent::at(line);
+  }
+};
 template <class Config, class Body, int dim, int count, class Args, class Coord>
 SINTER_DEVICE void finish(const Args& args, const Coord& c, const float (&sums)[count]) {
-  constexpr int width = Config::width;
-  static_assert(count % width == 0);
-  typename Body::Reductions none;
-#pragma unroll
-  for (int first = 0; first < count; first += width) {
-    const Coord at = neighbour<dim>(c, first);
-    if (Config::along_columns && at.at[dim < 0 ? 0 : dim] >= Coord::Extent::at(dim < 0 ? 0 : dim))
-      break;
-    typename Body::template Fragment<width> held;
-    Body::fetch(args, at, held);
-    draw_numbers<Body>(args, at, held);
-#pragma unroll
-    for (int e = 0; e < width; ++e) {
-      const typename Config::Accumulator sum[1] = {sums[first + e]};
-      Body::element(args, neighbour<dim>(at, e), e, sum, held, none);
-    }
-    Body::flush(args, at, held);
-  }
+  PackEpilogue<Config, Body, dim, count> epilogue;
+  epilogue.fetch(args, c);
+  epilogue(args, c, sums);
 }
 
 // What neighbouring sums along `dim` become: a Pack of results. `c`: the first one's coordinates,
@@ -300,11 +327,18 @@ struct BlockSums {
         for (int q = 0; q < Config::columns; ++q) line[q] = at[0][v][q][0];
         finish<Config, Body, Columns::pixel_index>(args, c, line);
       } else {
+        PackEpilogue<Config, Body, S::beside_each, each> epilogue[Config::columns];
 #pragma unroll
         for (int q = 0; q < Config::columns; ++q) {
           if (column + q >= S::extent_of(Columns::pixel_index)) break;
           S::set_pixel(c, row, column + q);
-          finish<Config, Body, S::beside_each>(args, c, at[0][v][q]);
+          epilogue[q].fetch(args, c);
+        }
+#pragma unroll
+        for (int q = 0; q < Config::columns; ++q) {
+          if (column + q >= S::extent_of(Columns::pixel_index)) break;
+          S::set_pixel(c, row, column + q);
+          epilogue[q](args, c, at[0][v][q]);
         }
       }
     }

@@ -196,12 +196,18 @@ struct RowOfResults {
         exists |= Bits(1) << n;
     }
   }
-  // Some packs at a time, so that their reads do not wait for each other.
+  // Some packs at a time, so that their reads do not wait for each other. Boxed, few threads store,
+  // and what the epilogue reads would be waited for pack by pack.
   template <class Args>
   SINTER_DEVICE void store(const Args& args, float* results, int row) {
     constexpr int together = count < 3 ? count : 3;
 #pragma unroll
     for (int first = 0; first < count; first += together) {
+      PackEpilogue<Config, Body, Config::channel, Config::width> epilogue[together];
+      if constexpr (B::boxed)
+#pragma unroll
+        for (int i = 0; i < together && first + i < count; ++i)
+          if (exists >> (first + i) & 1) epilogue[i].fetch(args, coordinates(first + i, row));
       Pack<float, Config::width> packs[together] = {};
       float nothing[together] = {};
 #pragma unroll
@@ -219,14 +225,20 @@ struct RowOfResults {
       for (int i = 0; i < together && first + i < count; ++i) {
         const int n = first + i;
         if ((exists >> n & 1) == 0) continue;
-        if constexpr (B::Rows::pixel_index >= 0) c[n].at[B::Rows::pixel_index] = row;
-        if (again) sum_again(args, c[n], results + at[n], packs[i]);
-        finish<Config, Body, Config::channel>(args, c[n], packs[i].at);
+        const Coord place = coordinates(n, row);
+        if (again) sum_again(args, place, results + at[n], packs[i]);
+        if constexpr (!B::boxed) epilogue[i].fetch(args, place);
+        epilogue[i](args, place, packs[i].at);
       }
     }
   }
 
  private:
+  SINTER_DEVICE Coord coordinates(int n, int row) const {
+    Coord at_row = c[n];
+    if constexpr (B::Rows::pixel_index >= 0) at_row.at[B::Rows::pixel_index] = row;
+    return at_row;
+  }
   // Sums that are NaN, on ordinary cores.
   template <class Args>
   static SINTER_DEVICE void sum_again(const Args& args, const Coord& c, float* sums,

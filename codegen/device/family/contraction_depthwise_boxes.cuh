@@ -55,9 +55,12 @@ struct LaneLines {
 //               hopper::store_box with a map whose box has the row's channels, pixels and planes,
 //               as Lines lie
 //
-// else Result is void, and threads store packs. Where the epilogue reads one tensor that lies as
-// they do, Beside has Element, of(fragment), which may be written, and load() as an Image: its
-// boxes are brought to where the results will wait.
+// else Result is void, and threads store packs. Where the epilogue reads tensors that lie as they
+// do, Beside is a List of structs with
+//
+//   Element, in_place    whether its boxes are brought to where the results will wait
+//   of(fragment)         its pack in a Fragment, which may be written
+//   load()               as of an Image
 template <class Result>
 inline constexpr bool leaves_by_boxes = true;
 template <>

@@ -25,8 +25,82 @@
 
 namespace sinter::depthwise {
 
+// A warp's packs of `bytes` bytes in a row of results, or of what the epilogue reads beside them.
+template <class Config, int bytes>
+struct PacksOfRow {
+  using B = Bands<Config>;
+  static_assert(bytes <= 16);
+  static constexpr int units = B::lanes * bytes / 16, line = B::across * B::pitch,
+                       row_bytes = B::rows_at_once * B::planes * line * 16 * units,
+                       row = (row_bytes + 1023) / 1024 * 1024,
+                       second = B::rows_at_once == 1 && B::across > 1
+                                    ? B::pitch
+                                    : 8 / B::across *line;  // tile g + 8
+  using Lines = depthwise::Lines<units>;
+  static_assert(Lines::swizzled);
+  using Move = typename Word<bytes>::Type;
+  unsigned at;
+  // Of lanes of odd tiles the odd column of two, which they leave first: it lies in other banks.
+  SINTER_DEVICE PacksOfRow(int warp, int lane) {
+    const int tile = lane / 4, left = warp * bytes;  // bytes of a pixel
+    at = static_cast<unsigned>(left % 16) +
+         Lines::place(
+             B::plane_of(tile) * line + B::position_of(tile) * B::pitch + lane % 4 * 2 + tile % 2,
+             left / 16);
+  }
+  // The lane's i-th.
+  SINTER_DEVICE Move* get(unsigned char* of_row, int i) const {
+    const unsigned column = at ^ (i % 2 == 0 ? 0u : Lines::beside);
+    return reinterpret_cast<Move*>(of_row + column + i / 2 * second * Lines::bytes);
+  }
+};
+
+// What the epilogue reads of a row of results, in that row's place: behind `from`, or where the
+// results will be.
+template <class Config, int from, class... Besides>
+struct BesideRows {
+  static constexpr int end = from, loaded = 0;
+  SINTER_DEVICE BesideRows(int, int) {}
+  template <class... Where>
+  static SINTER_DEVICE void load(const Where&...) {}
+  template <class Fragment>
+  SINTER_DEVICE void read(unsigned char*, int, Fragment&) const {}
+};
+template <class Config, int from, class First, class... Others>
+struct BesideRows<Config, from, First, Others...> {
+  static constexpr int bytes =
+      Bands<Config>::each * static_cast<int>(sizeof(typename First::Element));
+  using Packs = PacksOfRow<Config, bytes>;
+  static constexpr int at = First::in_place ? 0 : from;
+  using Behind = BesideRows<Config, First::in_place ? from : from + Packs::row, Others...>;
+  static constexpr int end = Behind::end, loaded = Packs::row_bytes + Behind::loaded;
+  Packs packs;
+  Behind behind;
+  SINTER_DEVICE BesideRows(int warp, int lane) : packs(warp, lane), behind(warp, lane) {}
+  // Brings its boxes; `where`: channel, column and row.
+  template <class Args, class Coord, class... Where>
+  static SINTER_DEVICE void load(const Args& args, const Coord& c, unsigned to, unsigned barrier,
+                                 const Where&... where) {
+    First::load(args, c, to + at, barrier, where...);
+    Behind::load(args, c, to, barrier, where...);
+  }
+  template <class Fragment>
+  SINTER_DEVICE void read(unsigned char* row, int i, Fragment& fragment) const {
+    *reinterpret_cast<typename Packs::Move*>(First::of(fragment).at) = *packs.get(row + at, i);
+    behind.read(row, i, fragment);
+  }
+};
+template <class Config, int from, class Beside>
+struct BesideOf {
+  using Rows = BesideRows<Config, from>;
+};
+template <class Config, int from, class... Besides>
+struct BesideOf<Config, from, List<Besides...>> {
+  using Rows = BesideRows<Config, from, Besides...>;
+};
+
 // Where a block's parts lie in shared memory, from a multiple of 1024 on.
-template <class Config, class Result>
+template <class Config, class Result, class Beside>
 struct BoxedBands {
   using B = Bands<Config>;
   static constexpr bool by_boxes = leaves_by_boxes<Result>;
@@ -39,14 +113,10 @@ struct BoxedBands {
                        stage = (box_bytes + 1023) / 1024 * 1024;
   using Stages = Pipeline<Config::stages>;
   using Rows = Pipeline<Config::result_rows>;
-  static constexpr int result_line = B::across * B::pitch,  // pixels of a plane
-      result_lines = B::planes * result_line;               // of a row
-  // What a warp has of a result's pixel, and that of all warps in units of 16 bytes.
-  static constexpr int result_bytes = B::each * leaving_bytes<Result>(),
-                       result_units = by_boxes ? B::lanes * result_bytes / 16 : 1,
-                       row_bytes = B::rows_at_once * result_lines * 16 * result_units,
-                       result_row = by_boxes ? (row_bytes + 1023) / 1024 * 1024 : B::results * 4;
-  static_assert(!by_boxes || (result_bytes <= 16 && Lines<result_units>::swizzled));
+  // Of a row of results that leaves so: its packs, and what the epilogue reads in its place.
+  using Packs = PacksOfRow<Config, by_boxes ? B::each * leaving_bytes<Result>() : B::bytes>;
+  using Besides = typename BesideOf<Config, Packs::row, Beside>::Rows;
+  static constexpr int result_row = by_boxes ? Besides::end : B::results * 4;
   static constexpr int results = Config::stages * stage,
                        filter = results + Rows::stages * result_row,
                        barriers = filter + B::filter * 4;
@@ -128,9 +198,8 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   using Work = BandWork<Config, Image, Filter, Body>;
   using B = typename Work::B;
   using S = typename Work::S;
-  using L = BoxedBands<Config, Result>;
+  using L = BoxedBands<Config, Result, Beside>;
   using Coord = typename S::Coord;
-  using ResultLines = Lines<L::result_units>;
   static constexpr int each = B::each, lanes = B::lanes, sharing = 8 / each;  // warps of a unit
   static constexpr bool beside = has_beside<Beside>;
   using Work::bands, Work::filter, Work::finished, Work::first_channel, Work::results;
@@ -170,13 +239,8 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
         memory.pointer + warp % sharing * B::bytes,
         B::plane_of(tile) * L::line + B::position_of(tile) * B::pitch + lane % 4, warp / sharing);
     float* const put_at = results + warp * each;
-    // Of lanes of odd tiles the odd column of two, which they leave first.
-    const int left = warp * L::result_bytes;  // bytes of a result's pixel
-    const unsigned leave_at =
-        static_cast<unsigned>(left % 16) +
-        ResultLines::place(B::plane_of(tile) * L::result_line + B::position_of(tile) * B::pitch +
-                               lane % 4 * 2 + tile % 2,
-                           left / 16);
+    const typename L::Packs packs(warp, lane);
+    const typename L::Besides read(warp, lane);
     // Results of channels behind the last one are not stored.
     const int channel = first_channel + warp * each, last = S::all_channels - each;
     Coord of_lane{};
@@ -204,7 +268,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
           before.finish(sums);
           if (any_not_finite(sums[0])) sum_again(args, warp, now, sums[0]);
           acquire(row);
-          leave(args, memory.pointer + L::results + row.stage * L::result_row, leave_at,
+          leave(args, memory.pointer + L::results + row.stage * L::result_row, packs, read,
                 tile % 2 != 0, of_lane, sums[0]);
           hopper::fence_async_proxy();
         } else {
@@ -256,9 +320,9 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       Coord c;
       S::set_plane(c, Work::first_plane(now.group));
       rows.acquire(row);
-      besides.expect(row, L::row_bytes);
-      Beside::load(args, c, place_of(row), besides.full(row), first_channel,
-                   Work::first_tile(now.group) * B::pitch, now.block * B::rows_at_once);
+      besides.expect(row, L::Besides::loaded);
+      L::Besides::load(args, c, place_of(row), besides.full(row), first_channel,
+                       Work::first_tile(now.group) * B::pitch, now.block * B::rows_at_once);
       row.advance();
     }
   }
@@ -320,16 +384,13 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   }
 
  private:
-  // A row's results to where TMA takes them from; `odd`: the lane takes odd columns first, which
-  // lie in other banks. What epilogues load is that of the channels of `of_lane`, or lies where the
-  // result will.
+  // A row's results to where TMA takes them from; `odd`: the lane takes odd columns first. What
+  // epilogues load is that of the channels of `of_lane`, or lies in the row's place.
   template <class Args>
-  static SINTER_DEVICE void leave(const Args& args, unsigned char* row, unsigned at, bool odd,
-                                  const Coord& of_lane, const float (&sums)[each][4]) {
-    using Move = typename Word<L::result_bytes>::Type;
-    constexpr int second = B::rows_at_once == 1 && B::across > 1
-                               ? B::pitch
-                               : 8 / B::across * L::result_line;  // tile g + 8
+  static SINTER_DEVICE void leave(const Args& args, unsigned char* row,
+                                  const typename L::Packs& packs, const typename L::Besides& read,
+                                  bool odd, const Coord& of_lane, const float (&sums)[each][4]) {
+    using Move = typename L::Packs::Move;
     typename Body::template Fragment<each> of_channels{};
     Body::fetch(args, of_lane, of_channels);
 #pragma unroll
@@ -337,14 +398,11 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       float now[each];
 #pragma unroll
       for (int e = 0; e < each; ++e) now[e] = odd ? sums[e][i ^ 1] : sums[e][i];
-      const unsigned column = at ^ (i % 2 == 0 ? 0u : ResultLines::beside);
-      Move* const place =
-          reinterpret_cast<Move*>(row + column + i / 2 * second * ResultLines::bytes);
       auto fragment = of_channels;
-      if constexpr (beside) *reinterpret_cast<Move*>(Beside::of(fragment).at) = *place;
+      read.read(row, i, fragment);
       const auto pack =
           results_of<Config, Body, Result, Config::channel>(args, now, of_lane, fragment);
-      *place = *reinterpret_cast<const Move*>(pack.at);
+      *packs.get(row, i) = *reinterpret_cast<const Move*>(pack.at);
     }
   }
   // Sums that are NaN, on ordinary cores.

@@ -22,6 +22,7 @@ struct DepthwiseOperand {
   std::optional<TensorMap> map{};
   std::vector<int> counted{};
   bool rows_last = false;  // the map's dims: what is counted lies before rows
+  bool in_place = false;   // read by an epilogue: comes to where the results will wait
   int line = 0;            // pixels of a row in shared memory
 };
 
@@ -67,7 +68,7 @@ struct DepthwiseConfig : Launch {
   bool gradient = false;  // of the filter
   DepthwiseOperand image, other;
   std::optional<DepthwiseOperand> result;  // that TMA stores in boxes; of planes: in runs
-  std::optional<DepthwiseOperand> beside;  // that TMA brings to where the results will wait
+  std::vector<DepthwiseOperand> beside;    // that the epilogue reads, and TMA brings
   bool along_columns = false;              // results of a line lie together, and are stored so
   int channel = -1;                        // the index of the domain
   int each = 2;                            // channels of a thread

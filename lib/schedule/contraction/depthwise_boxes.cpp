@@ -93,14 +93,24 @@ bool is_of_channel(const KernelSpec& spec, int port, int channel) {
 
 }  // namespace
 
+bool loads_beside_channels(const KernelSpec& spec, int channel) {
+  const auto& statements = spec.body.statements;
+  return std::any_of(statements.begin(), statements.end(), [&](const Statement& s) {
+    return is_load(s) && !is_of_channel(spec, s.port, channel);
+  });
+}
+
 std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
                                                 const DepthwiseConfig& parts, bool loads,
-                                                std::optional<DepthwiseOperand>* beside) {
-  DepthwiseOperand result, read;
+                                                std::vector<DepthwiseOperand>* beside) {
+  DepthwiseOperand result;
+  std::vector<DepthwiseOperand> read;
   for (const Statement& s : spec.body.statements) {
     if (is_load(s) && !(loads && is_of_channel(spec, s.port, parts.channel))) {
-      if (!beside || (read.port >= 0 && read.port != s.port)) return {};
-      read.port = s.port;
+      if (!beside) return {};
+      if (std::none_of(read.begin(), read.end(),
+                       [&](const DepthwiseOperand& o) { return o.port == s.port; }))
+        read.emplace_back().port = s.port;
     }
     if (s.kind == StatementKind::random || s.kind == StatementKind::gather ||
         s.kind == StatementKind::index || s.kind == StatementKind::inside)
@@ -109,7 +119,7 @@ std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
     if (result.port >= 0) return {};
     result.port = s.port;
   }
-  if (result.port < 0) return {};
+  if (result.port < 0 || read.size() > kMostBeside) return {};
   const auto port = [&](const DepthwiseOperand& o) -> const KernelPort& {
     return spec.ports[static_cast<std::size_t>(o.port)];
   };
@@ -119,11 +129,13 @@ std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
            o.map->dim[0] * info(port(o).type).bytes % kUnit == 0;
   };
   if (!fits(result)) return {};
-  if (read.port < 0) return result;
-  if (info(port(read).type).bytes != info(port(result).type).bytes || !fits(read) ||
-      read.map->dim != result.map->dim)
-    return {};
-  *beside = std::move(read);
+  bool taken = false;
+  for (DepthwiseOperand& o : read) {
+    if (!fits(o) || o.map->dim != result.map->dim) return {};
+    o.in_place = !taken && info(port(o).type).bytes == info(port(result).type).bytes;
+    taken |= o.in_place;
+  }
+  if (beside) *beside = std::move(read);
   return result;
 }
 

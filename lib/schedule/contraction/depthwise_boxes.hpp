@@ -1,6 +1,7 @@
 // Which operands of a depthwise convolution TMA can bring in boxes.
 #pragma once
 #include <algorithm>
+#include <vector>
 
 #include "schedule/contraction/depthwise.hpp"
 
@@ -26,13 +27,17 @@ void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::in
 // Of a map of four dims: boxes of planes and rows have planes before rows.
 void put_rows_last(DepthwiseOperand& operand);
 
+// Whether the epilogue reads what differs between results of a channel.
+bool loads_beside_channels(const KernelSpec& spec, int channel);
+
 // The one result, where nothing else is needed for it than the sums and, where the kernel `loads`,
 // what belongs to a channel: TMA may store it in boxes, which set_result_box() gives their size,
-// with lines of `lanes` * 16 bytes. `beside`: takes one tensor that is read, too, and lies like the
-// result.
+// with lines of `lanes` * 16 bytes. `beside`: takes up to kMostBeside tensors that are read, too,
+// and lie like the result; the first that is as wide comes to where the results will wait.
+inline constexpr int kMostBeside = 3;
 std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
                                                 const DepthwiseConfig& parts, bool loads,
-                                                std::optional<DepthwiseOperand>* beside = nullptr);
+                                                std::vector<DepthwiseOperand>* beside = nullptr);
 void set_result_box(DepthwiseOperand& result, int lanes, int pixels, int planes);
 // Steps that a warp may be ahead of others, as the device code has it: rows of results are as many
 // more in shared memory.

@@ -104,7 +104,19 @@ struct Bands {
     const int units = lanes * each * bytes / 16;
     return each * bytes <= 16 && (units == 2 || units == 4 || units == 8) ? units : 0;
   }
-  // `leaving`: units of rows of results that leave by TMA, too, else 0.
+  // The units of a line of a row of results that leaves by TMA, with what the epilogue reads beside
+  // these; 0 where there is no swizzle for one of them.
+  int leaving_units(const DepthwiseOperand& result,
+                    const std::vector<DepthwiseOperand>& beside) const {
+    int all = result_units(info(result.map->type).bytes);
+    for (const DepthwiseOperand& o : beside) {
+      const int units = result_units(info(o.map->type).bytes);
+      if (all == 0 || units == 0) return 0;
+      if (!o.in_place) all += units;
+    }
+    return all;
+  }
+  // `leaving`: those units, else 0.
   int shared_bytes(int stages, int all_taps, int leaving) const {
     const int row = leaving ? kTiles * kWidth * leaving * 16
                             : (kTiles * kWidth * (lanes * each + 4) + 8) * 4,
@@ -127,6 +139,14 @@ struct Bands {
                  own = run + begun * (before / 2 - below + (boxed ? 0 : kBegin)) +
                        (boxed ? kBegin : 0);
     return whole == std::floor(whole) ? own : own + before + (boxed ? 0 : kBegin);
+  }
+
+  // Clocks in which the three warps of a thread block store a step's results, boxed, pack by pack;
+  // with `loads` they wait for what the epilogue reads from memory. (On an H200, us: f32 of 64 x
+  // 384 x 28 x 28, 7 x 7 75.7, 64 x 240 x 28 x 28, 5 x 5 44.2; bf16 with two tensors 136 and 74.5.)
+  double stored(int width, bool loads) const {
+    constexpr double kPack = 2.6, kLoaded = 9.5;
+    return kTiles * kWidth * lanes * each / width * (loads ? kLoaded : kPack);
   }
 
   // Clocks in which an SM with `ctas` thread blocks makes a step of each. Instructions, roughly,
@@ -210,9 +230,10 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   const bool boxes = fits_boxes(spec, e, planes, device);
   // A lane loads for its channels at once.
   const bool loads = e.packing.width >= kMostChannels;
-  std::optional<DepthwiseOperand> beside;
+  std::vector<DepthwiseOperand> beside;
   const std::optional<DepthwiseOperand> result =
       boxes ? result_in_boxes(spec, e, loads, &beside) : std::nullopt;
+  const bool reads_beside_channels = loads_beside_channels(spec, e.channel);
   const DepthwiseOperand image = e.image;
   // By TMA if it can.
   const auto choose = [&](bool boxed, int columns) {
@@ -224,7 +245,7 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
       const int units = lanes * each / 8;
       if (boxed && (units < 4 || across * together >= kTiles)) continue;
       const Bands b(spec, parts, each, lanes, columns, across, boxed, together);
-      const int leaving = boxed && result ? b.result_units(info(result->map->type).bytes) : 0;
+      const int leaving = boxed && result ? b.leaving_units(*result, beside) : 0;
       if (together > 1 && (b.slots < 2 || b.chunks > 1 || leaving == 0)) continue;
       const double most = b.most_blocks(device);
       if (b.registers() > kMostRegisters || most < 1) continue;
@@ -258,13 +279,17 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
         runs.push_back(std::ceil(lines / std::max(1.0, std::floor(round * at_once / blocks))));
         runs.push_back(std::ceil(runs.back() / of_group) * of_group);
       }
-      const auto clocks = [&](double n) { return b.clocks(n, e.packing.width, cost); };
+      const double stored =
+          boxed && leaving == 0 ? b.stored(e.packing.width, reads_beside_channels) : 0;
       for (const double run : runs) {
         const double grid = blocks * std::ceil(lines / run), rounds = std::floor(grid / at_once),
                      left = std::ceil((grid - rounds * at_once) / sms),
                      steps = b.steps(run, of_group);
+        const auto clocks = [&](double n) {  // of n thread blocks of an SM
+          return std::max(steps * b.clocks(n, e.packing.width, cost), run * stored);
+        };
         const double begun = boxed ? kPrologue * (rounds + (left > 0) - 1) : 0,
-                     all = steps * (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0)) + begun;
+                     all = rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0) + begun;
         const double issued = all / device.clock,
                      us = (boxed ? 1 : kUnboxed) *
                           (std::max(waited, issued) + kExposed * std::min(waited, issued));
@@ -275,19 +300,25 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
         e.lanes = lanes;
         e.run = static_cast<int>(run);
         e.mma = {.across = across, .stages = stages, .rows = together};
+        e.image.map.reset();
+        e.result.reset();
+        e.beside.clear();
         if (boxed) {
           e.mma->result_rows = kResultRows;
           b.set_registers(device, static_cast<int>(ctas), &*e.mma);
           e.image = image;
           set_box(e.image, units, b.pixels, b.pixels, 0, false);
           e.image.map->box[3] = b.planes();
-          e.result = leaving > 0 ? result : std::nullopt;
-          e.beside = leaving > 0 ? beside : std::nullopt;
-          for (auto* o : {&e.result, &e.beside})
-            if (*o) set_result_box(**o, leaving, across * columns, b.planes());
-          for (DepthwiseOperand* o :
-               {&e.image, e.result ? &*e.result : nullptr, e.beside ? &*e.beside : nullptr}) {
-            if (!o || together == 1) continue;
+          if (leaving > 0) e.result = result, e.beside = beside;
+          std::vector<DepthwiseOperand*> leave;
+          if (e.result) leave.push_back(&*e.result);
+          for (DepthwiseOperand& o : e.beside) leave.push_back(&o);
+          for (DepthwiseOperand* o : leave)
+            set_result_box(*o, b.result_units(info(o->map->type).bytes), across * columns,
+                           b.planes());
+          leave.push_back(&e.image);
+          for (DepthwiseOperand* o : leave) {
+            if (together == 1) continue;
             o->map->box[2] = together;
             put_rows_last(*o);
           }
@@ -302,8 +333,7 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   // Beside boxes few threads store: too few for results one by one, as of an image with channels
   // last and results with channels first.
   if (boxes && (result || e.packing.width > 1)) choose(true, kWidth);
-  if (!least) {
-    e.image.map.reset();
+  if (!least || !e.result) {
     const int columns = columns_of(spec, line);
     if (columns >= kLeastColumns && down.pixel_index >= 0) choose(false, columns);
   }
