@@ -160,7 +160,9 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
         return fmt::format("sinter::tiled{}::run<Config, Body, Staged>(args);",
                            tiling.flat ? "_flat" : "");
       return fmt::format("sinter::pointwise::run{}<Config, Body>(args);",
-                         kernel.aligned_by() >= 0 ? "_misaligned" : "");
+                         kernel.aligned_by() >= 0             ? "_misaligned"
+                         : spec.as_pointwise()->beside_before ? "_beside"
+                                                              : "");
     case Family::rowwise:
       return rowwise_calls(spec);
     case Family::attention_backward:

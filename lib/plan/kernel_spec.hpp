@@ -18,7 +18,11 @@
 
 namespace sinter {
 
-struct PointwiseSpec {};
+struct PointwiseSpec {
+  // It reads nothing that the kernel before it writes, writes nothing that that one reads, and
+  // other elements than that one, so that both may run at once.
+  bool beside_before = false;
+};
 
 // For std::visit: one function for each family, so that a new family does not compile until
 // everybody who tells them apart has said what it is there.

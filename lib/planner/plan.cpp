@@ -22,6 +22,11 @@
 namespace sinter {
 namespace {
 
+bool runs_beside_before(const KernelSpec& spec) {
+  const PointwiseSpec* const pointwise = spec.as_pointwise();
+  return pointwise && pointwise->beside_before;
+}
+
 std::vector<PlanTensor> plan_tensors(const Graph& graph) {
   std::vector<PlanTensor> result;
   for (bool written : {false, true})
@@ -292,6 +297,10 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
     std::optional<ScheduledKernel> decided;
     if (like) decided = schedule_as(like->decided, spec, context);
     kernels.push_back(decided ? std::move(*decided) : schedule_kernel(spec, context));
+    // The kernel before waits for the one before itself.
+    if (auto* const pointwise = std::get_if<PointwiseSpec>(&kernels.back().spec.family))
+      pointwise->beside_before &=
+          kernels.size() > 1 && !runs_beside_before(kernels[kernels.size() - 2].spec);
   }
   if (Diagnostics d = unsafe_aliases(graph, *lowered.graph, kernels, context.device); !d.empty())
     return d;

@@ -169,6 +169,7 @@ void meet(int number) {
 }
 inline constexpr bool kernels_overlap = false, has_clusters = __CUDA_ARCH__ >= 900;
 inline void grid_dependency_wait() {}
+inline void end_behind_kernel_before() {}
 inline int cluster_rank() { return static_cast<int>(machine->rank); }
 inline void cluster_arrive() { machine->cluster_arrive(); }
 inline void cluster_wait() { machine->cluster_wait(); }

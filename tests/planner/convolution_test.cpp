@@ -195,6 +195,9 @@ TEST_CASE("pixels without products of a strided 1 x 1 data gradient are a kernel
   i.output(conv_dgrad(i.input("dy", y), i.input("w", {512, 256, 1, 1}), x, padded(0, 2)), "dx", x);
   CHECK(engines(*i.g) == Engines{"wgmma", "pointwise"});
   CHECK(planned(*i.g).kernels[0].extent.back() == 512);
+  // It runs beside the products; what comes behind waits for both.
+  const Plan plan = Plan::make(*i.g, {.architecture = "sm_90a"}).value();
+  CHECK(plan.data().kernels[1].source.find("pointwise::run_beside<") != std::string::npos);
   // Dim by dim, where the others of a pixel are many.
   const Dims wide{64, 64, 60, 60};
   Images third;

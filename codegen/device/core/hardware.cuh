@@ -98,6 +98,14 @@ SINTER_DEVICE void grid_dependency_wait() {
 #endif
 }
 
+// The same, of a kernel that needs nothing of the one before it: it ends behind that one if one of
+// its blocks waits before it ends.
+SINTER_DEVICE void end_behind_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // ---- clusters of blocks
 
 #if __CUDA_ARCH__ >= 900

@@ -133,7 +133,7 @@ std::vector<KernelSpec> empty_phases(const KernelSpec& given, int way) {
   simplify_domain(product);
   kernels.push_back(std::move(product));
   KernelSpec others = given;
-  others.family = PointwiseSpec{};
+  others.family = PointwiseSpec{.beside_before = true};
   others.extent = part_of(given.extent, 0, results);
   for (const Strided& p : pixels) others.extent[p.index] /= p.stride;
   others.ports.clear();
