@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "schedule/packing.hpp"
+#include "schedule/schedule_parts.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 
 namespace sinter {
@@ -141,6 +142,20 @@ int gathered_bytes(const KernelSpec& spec, const Gather& g, int width) {
     if (reads_operand(g, static_cast<int>(i)))
       bytes += info(spec.ports[static_cast<std::size_t>(g.ports[i])].type).bytes;
   return static_cast<int>(std::min(places(g), kWrittenOut)) * width * bytes;
+}
+
+double resampled_bytes(const KernelSpec& spec) {
+  const double results = elements(spec.extent, 0, spec.extent.size());
+  double bytes = 0;
+  for (std::size_t n = 0; n < spec.gathers.size(); ++n) {
+    const Gather& g = spec.gathers[n];
+    if (!g.resamples() || gathered_with(spec, static_cast<int>(n)) != static_cast<int>(n)) continue;
+    for (std::size_t i = 0; i < g.ports.size(); ++i)
+      if (reads_operand(g, static_cast<int>(i)))
+        bytes += std::min(elements(g.dims[i], 0, g.dims[i].size()), results * places(g)) *
+                 info(spec.ports[static_cast<std::size_t>(g.ports[i])].type).bytes;
+  }
+  return bytes;
 }
 
 int gather_cost(const KernelSpec& spec, int gather) {

@@ -30,6 +30,9 @@ bool gathers_together(const KernelSpec& spec, const Gather& g, int index, int wi
 // to read.
 int gather_alignment(const KernelSpec& spec, const Gather& g, int operand, int index, int width);
 
+// What resampling reads: of its operands no more than there is.
+double resampled_bytes(const KernelSpec& spec);
+
 // What `width` neighbours read, in bytes.
 int gathered_bytes(const KernelSpec& spec, const Gather& g, int width);
 // What one element costs, in simple instructions, roughly, as far as they are written out.

@@ -113,7 +113,7 @@ int element_cost(const KernelSpec& spec, const Body& body) {
 }
 
 double bytes_moved(const KernelSpec& spec) {
-  double bytes = 0;
+  double bytes = resampled_bytes(spec);
   for (const auto& p : spec.ports)
     bytes += static_cast<double>(elements_reached(spec.extent, p.access)) * info(p.type).bytes;
   return bytes;

@@ -253,6 +253,32 @@ pooling("avgpool_include_padding", "average_infinite", padding_mode="neg_inf_pad
 pooling("avgpool_exclude_padding", "average_exclude")
 
 
+def pool_behind_convolution(name, io, chain):
+    """The largest of four results, which the convolution stores in 16 bits; read by another convolution, too."""
+    g = Graph("pool_behind_convolution" + name, io)
+
+    def image(name, c, h, w, **more):
+        g.tensor(name, [2, c, h, w], stride=[h * w * c, 1, w * c, c], **more)
+
+    image("x", 32, 10, 12)
+    g.tensor("w", [64, 32, 3, 3], stride=[288, 1, 96, 32])
+    g.tensor("bias", [1, 64, 1, 1])
+    g.conv("x", "w", "c", pre_padding=[1, 1], post_padding=[1, 1])
+    g.pointwise("add", "s", "c", "bias")
+    g.pointwise("relu_fwd", "r", "s")
+    g.node("resample", {"X": "r"}, "p", mode="maxpool", window=[2, 2], stride=[2, 2], pre_padding=[0, 0], post_padding=[0, 0])
+    if chain:
+        g.tensor("v", [16, 64, 3, 3], stride=[576, 1, 192, 64])
+        g.conv("p", "v", "y", pre_padding=[1, 1], post_padding=[1, 1])
+        image("y", 16, 5, 6, output=True)
+    else:
+        image("p", 64, 5, 6, output=True)
+
+
+pool_behind_convolution("", "bf16", False)
+pool_behind_convolution("_chain", "f16", True)
+
+
 def upsampling():
     g = Graph("upsampling", "f16")
     g.tensor("x", [1, 4, 7, 5])

@@ -353,6 +353,22 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
                  .data_type == bf16);
        }
      }},
+    {"pool_narrow",
+     [](std::string_view name) {
+       for (const DataType result : {bf16, f32})
+         for (const bool positions : {false, true}) {  // of rounded ones, which may be equal
+           Graph g{{.io = bf16}};
+           const auto r = resample(
+               relu(g.tensor({.name = "x", .dim = {2, 4, 6, 8}})),
+               {.mode = ResampleMode::maxpool, .window = {2, 2}, .generate_index = positions});
+           g.output(r.y, "y", {.data_type = result});
+           if (positions) g.output(r.index, "index");
+           test::GraphCase c(g, Fill::normal, 3);
+           const auto l = run_passes(c.lowering(), {{}, {pass_of(name), 1}, {}});
+           REQUIRE(l.has_value() == (result == bf16 && !positions));
+           if (l) CHECK((*l->graph)[first(*l, OpKind::resample).inputs[0]].data_type == bf16);
+         }
+     }},
     {"store_narrow",
      [](std::string_view name) {
        Graph g{{.io = bf16}};

@@ -45,6 +45,17 @@ TEST_CASE("threads write at most 16 bytes of a tensor at once") {
     }
 }
 
+TEST_CASE("resampling is reckoned with what it reads") {
+  Graph g{{.io = bf16}};
+  const auto x = g.tensor({.name = "x", .dim = {32, 64, 224, 224}});
+  g.output(resample(x, {.mode = ResampleMode::maxpool, .window = {2, 2}, .stride = {2, 2}}).y, "y");
+  const auto found = kernels(g, "sm_90a");
+  REQUIRE(found.size() == 1);
+  const double bytes = 2.0 * 32 * 64 * (224 * 224 + 112 * 112);
+  CHECK(scheduled(found[0], "sm_90a").microseconds >
+        bytes / device_model("sm_90a").memory_bandwidth);
+}
+
 TEST_CASE("gradients of long rows write at most 16 bytes of a tensor at once") {
   for (const auto& [columns, out, width] :
        {std::tuple{4096, bf16, 8}, {4096, f32, 4}, {1152, f32, 8}}) {

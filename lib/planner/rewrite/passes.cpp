@@ -9,7 +9,8 @@ extern const Pass share_repeats_pass, sink_concatenation_pass, split_reduction_p
     split_product_halves_pass, propagate_reshape_pass, hoist_view_pass, slice_operands_pass,
     sink_view_pass, store_copy_pass, channels_last_pass, propagate_layout_pass,
     layout_for_reshape_pass, clone_dequantize_pass, store_narrow_pass, shape_entries_pass,
-    order_softmax_pass, split_sink_pass, attention_gradients_pass, narrow_concatenation_pass;
+    order_softmax_pass, split_sink_pass, attention_gradients_pass, narrow_concatenation_pass,
+    pool_narrow_pass;
 
 namespace {
 
@@ -57,12 +58,14 @@ const Pass* const kTypes[] = {&narrow_concatenation_pass};
 const Pass* const kScales[] = {&clone_dequantize_pass};
 // Behind all others: what it makes is stored as it is.
 const Pass* const kStores[] = {&store_narrow_pass};
+const Pass* const kPools[] = {&pool_narrow_pass};
 
 const PassGroup kGroups[] = {
     {.repeated = kMovement, .once = kLayout},
     {.repeated = {}, .once = kTypes},
     {.repeated = {}, .once = kScales, .needs_wgmma = true},
     {.repeated = {}, .once = kStores, .needs_wgmma = true},
+    {.repeated = {}, .once = kPools},
 };
 
 bool run_at(MovedViews& views, NodeId n, std::span<const Pass* const> passes) {

@@ -3,6 +3,10 @@
 //
 //     x -> norm -> (f32) -> + y                   x -> norm -> (f32) -> + y
 //                     '---> matmul          =>            '-> identity -> (bf16) -> matmul
+//
+// What the largest of windows is taken of, in the type to which that is rounded.
+//
+//     x -> relu -> (f32) -> maxpool -> (bf16)  =>  x -> relu -> (bf16) -> maxpool -> (bf16)
 #include <algorithm>
 
 #include "fusion_patterns/pattern.hpp"
@@ -93,7 +97,34 @@ bool store_narrow(MovedViews& views, NodeId id) {
   return changed;
 }
 
+// Whether all who read the tensor round it to the graph's 16-bit type first.
+bool rounded(const Rewriter& g, TensorId t) {
+  const DataType io = g.options().io;
+  if (io != DataType::f16 && io != DataType::bf16) return false;
+  return g.is_virtual(t) ? g.type(t) == DataType::f32 && !read_by_others(g, t) : g.type(t) == io;
+}
+
+bool pool_narrow(MovedViews& views, NodeId id) {
+  Rewriter& g = views.g;
+  const Node n = g.node(id);
+  const auto mode = std::get<ResampleAttributes>(n.attributes).mode;
+  const TensorId x = n.inputs[0];
+  const bool positions = n.outputs.size() > 1 && n.outputs[1] >= 0;  // of which of equal ones
+  if (mode.value_or(ResampleMode::maxpool) != ResampleMode::maxpool || positions ||
+      g.type(x) != DataType::f32 || !g.is_virtual(x) || g.in_region(id) || g.producer(x) < 0 ||
+      g.in_region(g.producer(x)) || g.readers(x).size() != 1 || !rounded(g, n.outputs[0]))
+    return false;
+  g.set_input(id, 0, Narrow(g).shown(x, x));
+  return true;
+}
+
 }  // namespace
+
+extern constinit const Pass pool_narrow_pass{
+    "pool_narrow",
+    "A computed f32 tensor whose largest neighbours alone are read, and rounded to 16 bits, is "
+    "stored in these: rounding keeps the order, so that the largest is the same.",
+    [](OpKind op) { return op == OpKind::resample; }, pool_narrow};
 
 extern constinit const Pass store_narrow_pass{
     "store_narrow",
