@@ -417,9 +417,13 @@ void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelName
   const KernelSpec& spec = kernel.spec;
   out.open("struct Args {{");
   if (const WgmmaConfig* const e = kernel.wgmma(); e && !e->image_rows) {
-    std::vector<std::string_view> maps;
-    if (loads_by_map(spec, e->a, true)) maps.push_back("map_a");
-    if (loads_by_map(spec, e->b, false)) maps.push_back("map_b");
+    std::vector<std::string> maps;
+    const auto add = [&](const BoxedOperand& o, std::string_view map) {
+      maps.emplace_back(map);
+      for (std::size_t i = 0; i < o.behind.size(); ++i) maps.push_back(map_behind(map, i));
+    };
+    if (loads_by_map(spec, e->a, true)) add(e->a, "map_a");
+    if (loads_by_map(spec, e->b, false)) add(e->b, "map_b");
     if (e->b2) maps.push_back("map_b2");
     if (e->result) maps.push_back("map_result");
     if (!maps.empty()) out.line("sinter::TensorMap {};", fmt::join(maps, ", "));

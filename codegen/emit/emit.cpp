@@ -462,6 +462,8 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
   if (wgmma && !wgmma->image_rows) {
     const auto add_map = [&](const BoxedOperand& o) {
       kernel.arguments.push_back({.index = o.port, .map = o.map});
+      for (const BoxedOperand& part : o.behind)
+        kernel.arguments.push_back({.index = part.port, .map = part.map});
     };
     if (loads_by_map(spec, wgmma->a, true)) add_map(wgmma->a);
     if (loads_by_map(spec, wgmma->b, false)) add_map(wgmma->b);

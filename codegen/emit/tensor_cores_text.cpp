@@ -35,6 +35,10 @@ std::string batch_text(const BoxedOperand& o, SharedIndex shared) {
 
 }  // namespace
 
+std::string map_behind(std::string_view map, std::size_t part) {
+  return fmt::format("{}_{}", map, part + 1);
+}
+
 void print_box_store(TextWriter& out, const BoxedOperand& o, std::string_view map,
                      std::string_view function, std::string_view instruction, SharedIndex shared) {
   out.line("SINTER_DEVICE static void {}(const Args& args, const Coord& c, int row, int column,",
@@ -56,17 +60,34 @@ void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_vie
 void print_box_load(TextWriter& out, const BoxedOperand& o, std::string_view map,
                     std::string_view coordinates, SharedIndex shared) {
   out.line("static constexpr bool k_fastest = {};", o.k_fastest);
-  out.line(
-      "SINTER_DEVICE static void prefetch(const Args& args) {{ sinter::hopper::prefetch(args.{}); "
-      "}}",
-      map);
+  const auto fetched = [](std::string_view of) {
+    return fmt::format("sinter::hopper::prefetch(args.{});", of);
+  };
+  if (o.behind.empty()) {
+    out.line("SINTER_DEVICE static void prefetch(const Args& args) {{ {} }}", fetched(map));
+  } else {
+    out.open("SINTER_DEVICE static void prefetch(const Args& args) {{");
+    out.line("{}", fetched(map));
+    for (std::size_t i = 0; i < o.behind.size(); ++i) out.line("{}", fetched(map_behind(map, i)));
+    out.close("}");
+  }
   out.line(
       "SINTER_DEVICE static void load(const Args& args, const {}& c, int row, int k, unsigned "
       "to,",
       coordinates);
   out.open("                               unsigned barrier, unsigned blocks) {{");
-  out.line("sinter::hopper::load_box(args.{}, to, barrier, blocks, {}{});", map,
-           o.k_fastest ? "k, row" : "row, k", batch_text(o, shared));
+  const auto load = [&](const BoxedOperand& part, std::string_view of) {
+    const std::string k = part.from > 0 ? fmt::format("k - {}", part.from) : "k";
+    out.line("sinter::hopper::load_box(args.{}, to, barrier, blocks, {}{});", of,
+             part.k_fastest ? k + ", row" : "row, " + k, batch_text(part, shared));
+  };
+  for (std::size_t i = o.behind.size(); i-- > 0;) {
+    out.open("if (k >= {}) {{", o.behind[i].from);
+    load(o.behind[i], map_behind(map, i));
+    out.line("return;");
+    out.close("}");
+  }
+  load(o, map);
   out.close("}");
 }
 

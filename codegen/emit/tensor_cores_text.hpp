@@ -9,6 +9,9 @@ namespace sinter {
 // The number of columns and the type of sums that core/wgmma_named.cuh is to provide.
 void print_wgmma(TextWriter& out, const WgmmaConfig& e);
 
+// The map of what stands behind an operand along k.
+std::string map_behind(std::string_view map, std::size_t part);
+
 // An operand that TMA loads.
 void print_boxed_operand(TextWriter& out, const BoxedOperand& o, std::string_view struct_name,
                          std::string_view map, std::string_view coordinates = "Coord",

@@ -24,6 +24,35 @@ Access packed_access(int rank, int first, const Dims& dim) {
   return a;
 }
 
+std::vector<JoinedPart> joined_parts(const KernelSpec& spec, const Body& body) {
+  const int k = spec.extent.size() - 1;
+  const auto& all = body.statements;
+  std::vector<JoinedPart> parts;
+  std::int64_t end = 0;
+  for (int i = static_cast<int>(all.size()) - 1; i >= 0; --i) {
+    const Statement& s = all[static_cast<std::size_t>(i)];
+    const bool last = i == 0;
+    if (!is_load(s) || (last ? !s.args.empty() : s.args != std::vector{i - 1})) return {};
+    const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
+    if (!a.via.empty() || a.windows.size() != 1 || a.stride[k] != 0) return {};
+    const Window& w = a.windows.front();
+    Dims along = Dims::filled(k + 1, 0);
+    along[k] = 1;
+    if (w.coefficient != along || w.divisor != 1 || w.base != -end) return {};
+    parts.push_back({s.port, end, w.extent, a});
+    parts.back().access.windows.clear();
+    parts.back().access.stride[k] = w.stride;
+    end += w.extent;
+  }
+  return parts.size() > 1 && end == spec.extent[k] ? parts : std::vector<JoinedPart>{};
+}
+
+bool joins_products(const KernelSpec& spec) {
+  const ContractionSpec* const c = spec.as_contraction();
+  return c &&
+         (!joined_parts(spec, c->a().body).empty() || !joined_parts(spec, c->b().body).empty());
+}
+
 const KernelPort* loaded_as_it_is(const KernelSpec& spec, const Body& body) {
   if (body.statements.size() != 1) return nullptr;
   const Statement& s = body.statements.front();

@@ -21,6 +21,18 @@ constexpr bool names_ports(const Statement& s) {
          s.kind == StatementKind::random;
 }
 
+// Operands of several products that share their sums lie one behind another along k, the last
+// index: the body of each loads from every part what is within it.
+struct JoinedPart {
+  int port = -1;
+  std::int64_t from = 0, extent = 0;  // along k
+  Access access;                      // without the window, k counted from the part's start
+};
+// The parts in order; none for any other body.
+std::vector<JoinedPart> joined_parts(const KernelSpec& spec, const Body& body);
+// Whether an operand of the contraction has parts.
+bool joins_products(const KernelSpec& spec);
+
 // The port that the body loads as it is, windows and all; null for any other body.
 const KernelPort* loaded_as_it_is(const KernelSpec& spec, const Body& body);
 // The same, reached by strides alone.

@@ -10,6 +10,7 @@
 #include "plan/access.hpp"
 #include "planner/siblings.hpp"
 #include "planner/split/flat_rows.hpp"
+#include "planner/split/joined_products.hpp"
 #include "planner/split/operands.hpp"
 #include "planner/split/split.hpp"
 #include "planner/split/split_k.hpp"
@@ -318,6 +319,7 @@ Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
       std::ranges::move(copies.behind, std::back_inserter(kernels));
     }
   narrow_operands(lowered, kernels);
+  if (fuse) join_products(kernels, state, overwritten, temporaries);
   result.cuts = state.cuts();
   for (auto& spec : kernels)
     for (auto& whole : materialise_operands(std::move(spec), state, temporaries, result.cuts))

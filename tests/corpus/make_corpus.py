@@ -18,6 +18,7 @@ import corpus_few_filters  # noqa: F401
 import corpus_first_layers  # noqa: F401
 import corpus_gradients  # noqa: F401
 import corpus_groups  # noqa: F401
+import corpus_joined  # noqa: F401
 import corpus_lines  # noqa: F401
 import corpus_networks  # noqa: F401
 import corpus_random  # noqa: F401

@@ -68,7 +68,7 @@ Tensor rows(Tensor x, std::int64_t from, std::int64_t to) {
   return slice(x, a);
 }
 
-Tensor half(Tensor x, std::int64_t first) {
+Tensor side(Tensor x, std::int64_t first) {
   SliceAttributes a{Dims::filled(x.dim().size(), 0), x.dim(), {}};
   const int last = x.dim().size() - 1;
   a.start[last] = first * x.dim()[last] / 2;
@@ -110,7 +110,7 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
             w = g.tensor({.name = "w", .dim = {16, 32}}),
             b = g.tensor({.name = "b", .dim = {1, 32}});
        const Tensor product = matmul(x, w) + b;
-       g.output(swish(half(product, 0)) * half(product, 1), "y");
+       g.output(swish(side(product, 0)) * side(product, 1), "y");
        const Lowered l = after(name, g);
        CHECK(nodes(l, OpKind::matmul) == 2);
        CHECK((*l.graph)[first(l, OpKind::matmul).outputs[0]].dim == Dims{8, 16});
@@ -264,8 +264,8 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
        Graph g;
        auto x = g.tensor({.name = "x", .dim = {4, 32}});
        const Tensor m = reduction(x * x, ReductionMode::avg, {4, 1});
-       g.output(half(x, 0) * rsqrt(m), "left");
-       g.output(half(x, 1) * rsqrt(m), "right");
+       g.output(side(x, 0) * rsqrt(m), "left");
+       g.output(side(x, 1) * rsqrt(m), "right");
        const Lowered l = after(name, g);
        CHECK(nodes(l, OpKind::reduction) == 2);
        CHECK((*l.graph)[first(l, OpKind::reduction).inputs[0]].dim == Dims{4, 16});

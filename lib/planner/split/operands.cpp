@@ -345,6 +345,7 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
     return kernels;
   }
   if (auto product = as_single_products(spec)) return {std::move(*product)};
+  if (joins_products(spec)) return {std::move(spec)};
   if (auto kernels = rearranged(spec, state, temporaries, cuts); !kernels.empty()) return kernels;
   const ContractionSpec* const c = spec.as_contraction();
   // Of several indices of k (patches of an image that do not overlap) written operands have one.

@@ -47,7 +47,7 @@ std::int64_t depth_of(const KernelSpec& c) { return count(c.extent, first_k(c), 
 bool has_divisible_k(const KernelSpec& c) {
   const ContractionSpec* const space = c.as_contraction();
   if (!space || space->k() == 0 || space->rows.on || space->products.size() > 1 ||
-      !c.columns.empty() || reads_joined_indices(c))
+      !c.columns.empty() || reads_joined_indices(c) || joins_products(c))
     return false;
   for (const Body* operand : {&space->a().body, &space->b().body})
     for (const auto& s : operand->statements)

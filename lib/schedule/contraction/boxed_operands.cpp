@@ -61,10 +61,8 @@ Loaded loaded(const KernelSpec& spec, const Body& body, DataType type) {
   return {};
 }
 
-}  // namespace
-
-std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& operand, int row,
-                                  bool any_major) {
+std::optional<BoxedOperand> boxed_part(const KernelSpec& spec, const ProductOperand& operand,
+                                       int row, bool any_major) {
   const auto& [body, type] = operand;
   const ContractionSpec& c = spec.contraction();
   const Loaded from = loaded(spec, body, type);
@@ -113,6 +111,33 @@ std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& 
   for (std::int64_t n : o.map.dim)
     if (n < 1 || n >= tma::kCoordinateEnd) return {};
   return o;
+}
+
+}  // namespace
+
+std::optional<BoxedOperand> boxed(const KernelSpec& spec, const ProductOperand& operand, int row,
+                                  bool any_major) {
+  const auto parts = joined_parts(spec, operand.body);
+  if (parts.empty()) return boxed_part(spec, operand, row, any_major);
+  // A stage lies in one part: all but the last one fill theirs.
+  std::optional<BoxedOperand> whole;
+  KernelSpec part = spec;
+  for (const JoinedPart& p : parts) {
+    part.extent[spec.extent.size() - 1] = p.extent;
+    part.ports[static_cast<std::size_t>(p.port)].access = p.access;
+    Statement load;
+    load.kind = StatementKind::load;
+    load.port = p.port;
+    auto o = boxed_part(part, {{{load}}, operand.type}, row, any_major);
+    if (!o || p.from * info(o->map.type).bytes % kStageLine != 0) return {};
+    if (whole && (o->k_fastest != whole->k_fastest || o->map.type != whole->map.type)) return {};
+    o->from = p.from;
+    if (whole)
+      whole->behind.push_back(std::move(*o));
+    else
+      whole = std::move(o);
+  }
+  return whole;
 }
 
 std::optional<BoxedOperand> shifted(const KernelSpec& spec, const ProductOperand& operand,
@@ -183,6 +208,7 @@ std::optional<BoxedOperand> boxed_result(const KernelSpec& spec, int number, int
 }
 
 void set_box(BoxedOperand& o, int rows) {
+  for (BoxedOperand& part : o.behind) set_box(part, rows);
   const int elements = kStageLine / info(o.map.type).bytes;
   if (o.source == BoxedOperand::Source::blocks) return;   // has one
   if (o.source == BoxedOperand::Source::shifted) return;  // needs none

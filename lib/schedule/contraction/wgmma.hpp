@@ -2,6 +2,7 @@
 // TMA can load, tiles, clusters and the ring of stages; see
 // codegen/device/family/contraction_wgmma.cuh. A pure function of the spec and the device model.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -76,19 +77,25 @@ struct BoxedOperand {
   bool k_fastest = true;   // in memory; else its row index is
   std::vector<int> batch;  // the domain's indices of the map's dims from the third on
   TensorMap map;
+  // Of several products that share their sums: what stands behind it along k, each from `from` on.
+  std::vector<BoxedOperand> behind;
+  std::int64_t from = 0;
 
   // Whether it is loaded by the same instructions as `other`, of another spec, but for the extents
   // and strides of the tensor, and the box.
   bool loads_like(const BoxedOperand& other) const {
     return source == other.source && port == other.port && scale == other.scale &&
            one_scale == other.one_scale && k_fastest == other.k_fastest && batch == other.batch &&
-           map.type == other.map.type && map.swizzle == other.map.swizzle;
+           map.type == other.map.type && map.swizzle == other.map.swizzle && from == other.from &&
+           std::equal(behind.begin(), behind.end(), other.behind.begin(), other.behind.end(),
+                      [](const BoxedOperand& x, const BoxedOperand& y) { return x.loads_like(y); });
   }
   // Those of `other`, in boxes as before.
   void take_tensor(const BoxedOperand& other) {
     map.dim = other.map.dim;
     map.stride = other.map.stride;
     map.offset = other.map.offset;
+    for (std::size_t i = 0; i < behind.size(); ++i) behind[i].take_tensor(other.behind[i]);
   }
 };
 
