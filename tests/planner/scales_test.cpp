@@ -71,6 +71,27 @@ TEST_CASE("scales of blocks of k multiply parts of the sum") {
 }
 
 // The planning of a whole graph shares out what scales an operand of several products.
+// Weights alone are quantised: what is multiplied has 16 bits.
+TEST_CASE("scales of blocks of k of one operand are applied where few rows read it") {
+  for (const DataType type : {i8, f8e4m3, f4e2m1})
+    for (const std::int64_t rows : {1, 3, 4096}) {
+      auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+      const std::int64_t k = 1024, n = 1024;
+      const auto x = g->tensor({.name = "x", .dim = {1, rows, k}}),
+                 w = g->tensor(
+                     {.name = "w", .dim = {1, k, n}, .stride = {k * n, 1, k}, .data_type = type}),
+                 s = g->tensor({.name = "s", .dim = {1, k / 32, n}});
+      g->output(matmul(x, block_scale_dequantize(w, s, {.block_size = 32, .axis = 1})), "y");
+      const Partition p = for_sm_90a(*g);
+      const auto found = families(p);
+      // Of many rows the product is written first, and read by the engine of warpgroups.
+      CHECK((found.front() == Family::pointwise) == (rows == 4096));
+      CHECK(std::count(found.begin(), found.end(), Family::pointwise) == (rows == 4096));
+      if (rows == 1) CHECK(found == std::vector{Family::rowwise});
+      if (rows < 4096) check_values(*g);
+    }
+}
+
 TEST_CASE("products that share scaled 8-bit activations load the 8 bits each") {
   for (const std::int64_t block : {0, 32, 128})
     for (const int products : {2, 3})
