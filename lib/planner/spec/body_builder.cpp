@@ -259,11 +259,14 @@ int BodyBuilder::pointwise(const Node& n) {
   s.mode = a.mode;
   s.label = state_.graph()[n.outputs[0]].name;
   for (int i = 0; i < mode.params; ++i) s.params[static_cast<std::size_t>(i)] = a.*mode.param[i];
-  if (compares_index(n)) {
+  if (same_in_f32(n)) {
     s.arithmetic = DataType::f32;
     for (TensorId t : n.inputs)
       if (t >= 0)
-        s.args.push_back(fits_f32(state_.graph().type(t)) ? value(t) : load(t, DataType::f32));
+        s.args.push_back(is_small_index(t) ? raw(t)
+                         : fits_f32(state_.graph().type(t)) || !loads_itself(t)
+                             ? value(t)
+                             : load(t, DataType::f32));
     return add(std::move(s));
   }
   const bool truths = asks_truth(n);
@@ -274,52 +277,6 @@ int BodyBuilder::pointwise(const Node& n) {
                                                                  : value(t));
   }
   return add(std::move(s));
-}
-
-// Of an integer in memory a node asks whether it is 0, as conditions are: f32 says so, too.
-bool BodyBuilder::asks_truth(const Node& n) const {
-  using M = PointwiseMode;
-  const Graph& g = state_.graph();
-  const M mode = std::get_if<PointwiseAttributes>(&n.attributes)->mode;
-  const bool selects = mode == M::binary_select;
-  if ((!selects && mode != M::logical_and && mode != M::logical_or && mode != M::logical_not) ||
-      !fits_f32(g.compute(n)))
-    return false;
-  for (std::size_t i = 0; i < n.inputs.size(); ++i) {
-    const TensorId t = n.inputs[i];
-    if (t < 0 || fits_f32(g.type(t))) continue;
-    if ((selects && i != 2) || is_floating(g.type(t)) || !loads_itself(t)) return false;
-  }
-  return true;
-}
-
-// Whether the value of a tensor is loaded from memory, where it has its own type.
-bool BodyBuilder::loads_itself(TensorId t) const {
-  const NodeId p = state_.graph()[t].producer;
-  return !(p >= 0 && (contains(inside_, p) || state_.recomputed(p))) &&
-         !state_.graph()[t].has_value && state_.storage()[t].type == state_.graph().type(t);
-}
-
-// A comparison of an index below 2^24 and an integer in memory (the targets of a cross-entropy) is
-// the same in f32: a larger integer is rounded to no less than 2^24.
-bool BodyBuilder::compares_index(const Node& n) const {
-  using M = PointwiseMode;
-  const Graph& g = state_.graph();
-  const M mode = std::get_if<PointwiseAttributes>(&n.attributes)->mode;
-  if (mode < M::cmp_eq || mode > M::cmp_le || g.arithmetic(n) != DataType::f64) return false;
-  int indices = 0, integers = 0;
-  for (TensorId t : n.inputs) {
-    if (t < 0) continue;
-    const NodeId p = g[t].producer;
-    const auto* a = p >= 0 ? std::get_if<PointwiseAttributes>(&state_.node(p).attributes) : nullptr;
-    if (a && a->mode == M::gen_index && (contains(inside_, p) || state_.recomputed(p))) {
-      const int axis = lowering::positive_axis(*a->axis, g[t].dim);
-      indices += g.type(t) == DataType::f32 && g[t].dim[axis] <= 1 << 24 ? 1 : 0;
-    } else {
-      integers += !is_floating(g.type(t)) && loads_itself(t);
-    }
-  }
-  return indices == 1 && integers == 1;
 }
 
 // The index along an axis. Where the axis is a linear form of several indices (a group and a

@@ -60,7 +60,9 @@ class BodyBuilder {
   // Reads a concatenation at the part in which the element lies.
   int joined(NodeId n);
   bool loaded_as_is(TensorId t) const;
-  bool compares_index(const Node& n) const;
+  bool is_small_index(TensorId t) const;
+  bool is_small_constant(TensorId t) const;
+  bool same_in_f32(const Node& n) const;
   bool asks_truth(const Node& n) const;
   bool loads_itself(TensorId t) const;
   int scalar(TensorId t);
