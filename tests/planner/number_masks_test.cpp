@@ -1,4 +1,5 @@
-// Attention that is written out with keys hidden by a large number: where that is a band.
+// What indices are compared with: attention that is written out with keys hidden by a large number,
+// where that is a band; integers in memory.
 #include "planned.hpp"
 #include "sinter/sinter.hpp"
 #include "support/catch.hpp"
@@ -68,6 +69,29 @@ TEST_CASE("masks by indices with a large number are a band, too") {
     CHECK(a.score.statements.empty() == c.hidden.has_value());
     check_values(*g);
   }
+}
+
+// The index of a cross-entropy in the type of its targets, and that of the largest value.
+TEST_CASE("indices that are integers are compared and chosen in f32") {
+  for (const DataType type : {i32, i64})
+    for (const std::int64_t columns : {264, (1 << 24) + 8}) {
+      const auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+      const Tensor x = g->tensor({.name = "x", .dim = {2, columns}}),
+                   target = g->tensor({.name = "target", .dim = {2, 1}, .data_type = type}),
+                   index = gen_index(x, 1).type(type), hit = equal(index, target),
+                   largest = reduction(x, ReductionMode::max, {2, 1}),
+                   place = select(equal(x, largest), index, g->scalar(1e9, f32));
+      g->output(reduction(select(hit, x, g->scalar(0.0, f32)), ReductionMode::add, {2, 1}), "logit",
+                {.data_type = f32});
+      g->output(reduction(place, ReductionMode::min, {2, 1}), "place", {.data_type = i32});
+      bool wide = false;
+      for (const KernelSpec& k : for_sm_90a(*g).kernels)
+        for (const Statement& s : k.body.statements)
+          wide |= s.kind == StatementKind::pointwise && s.arithmetic == DataType::f64;
+      // f32 does not have every index from 2^24 on.
+      CHECK(wide == (columns > 1 << 24));
+      if (columns < 1 << 24) check_values(*g);
+    }
 }
 
 }  // namespace sinter::test
