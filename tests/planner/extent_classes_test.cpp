@@ -95,6 +95,27 @@ TEST_CASE("products on ordinary cores are of a class, too") {
   }
 }
 
+TEST_CASE("sums of products are of a class, too") {
+  Classes c(
+      [](Graph& g, GraphBuilder::Extents e) {
+        const auto weight = [&](const char* name, std::int64_t k, std::int64_t n) {
+          return g.tensor({.name = name, .dim = {k, n}, .stride = {1, k}});
+        };
+        const Tensor x = g.tensor("x", {e[0], 1088}), layer = matmul(x, weight("w", 1088, 512)),
+                     low = matmul(matmul(x, weight("a", 1088, 16)), weight("b", 16, 512)) * 0.75;
+        g.output(layer + low, "y");
+      },
+      {dyn("rows", 1024, 2000, {2000})});
+  const auto plan = c.plan({1500});
+  REQUIRE(plan);
+  CHECK(std::any_of(
+      plan->data().kernels.begin(), plan->data().kernels.end(), [](const PlanKernel& k) {
+        return k.source.find("args.map_a_1, to, barrier, blocks, k - 1088") != std::string::npos;
+      }));
+  CHECK(c.compiles({1500}));
+  for (const std::int64_t rows : {1501, 1777, 1999}) CHECK_FALSE(c.compiles({rows}));
+}
+
 TEST_CASE("extents that are alone in their class are constants") {
   Classes c(build_norm, {dyn("batch", 1, 64), dyn("tokens", 1, 4096)});
   const auto plan = c.plan({1, 1});
