@@ -53,6 +53,16 @@ TEST_CASE("a low-rank update is summed with its layer") {
   }
 }
 
+TEST_CASE("a factor multiplies no operand of f16, which has not the range of its sums") {
+  Maker m(f16);
+  const Tensor x = m.input({72, 1088}), layer = matmul(x, m.weight(1088, 128)),
+               low = matmul(matmul(x, m.weight(1088, 16)), m.weight(16, 128));
+  m.g->output(layer + low * 1e4, "y", {.data_type = f32});
+  const Partition p = for_sm_90a(*m.g);
+  CHECK(std::none_of(p.kernels.begin(), p.kernels.end(), joins_products));
+  check_values(*m.g);
+}
+
 TEST_CASE("the factor of a low-rank update leaves what others read as it is") {
   Maker m;
   const Tensor x = m.input({72, 1088}), dy = m.input({72, 128}),

@@ -256,6 +256,8 @@ class Joiner {
     take(first, result->scalar);
     take(second, sum->scalar_of_load);
     take(second, sum->scalar_of_sums);
+    // A factor of f32 sums has room that one of an operand of f16 has not.
+    if (factor && multiplied(second) != DataType::bf16) return {};
     auto joined = joined_spec(first, second, *sum);
     const auto place = !factor                    ? std::nullopt
                        : sum->scalar_of_sums >= 0 ? place_for_factor(reader)
