@@ -214,6 +214,19 @@ TEST_CASE("pixels without products of a strided 1 x 1 data gradient are a kernel
   CHECK(engines(*s.g) == Engines{"wgmma"});
 }
 
+// Pairs that share an operand took 112.5 us, 104.3 so.
+TEST_CASE("tiles of a strided 1 x 1 filter gradient share no operand with their neighbours") {
+  Images g;
+  const Dims w{512, 256, 1, 1};
+  g.output(conv_wgrad(g.input("dy", {256, 512, 28, 28}), g.input("x", {256, 256, 56, 56}), w,
+                      padded(0, 2)),
+           "dw", w);
+  const auto k = schedule_kernel(planned(*g.g).kernels[0], device_model("sm_90a"), {});
+  REQUIRE(k.wgmma());
+  CHECK(k.wgmma()->tile.split == 2);
+  CHECK(k.wgmma()->tile.cluster_m * k.wgmma()->tile.cluster_n == 1);
+}
+
 TEST_CASE("operands that TMA cannot walk over are copied, of a chain only at its ends") {
   const Dims x{64, 128, 28, 28}, w{128, 128, 3, 3};
   Images i{.last = false};

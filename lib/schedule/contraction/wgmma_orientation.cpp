@@ -167,6 +167,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
       e.resident = true;
     }
   } else {
+    p.stepped = taps == 1;  // else they would be one dim
     p.depth = static_cast<double>(depth_of(gemm->spec));
     if (resident) {
       e.resident = true;

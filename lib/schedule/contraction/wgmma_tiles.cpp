@@ -95,19 +95,22 @@ double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) 
   // Of matmuls as 27 shapes of 24 tiles each showed on an H100, most of them one round of tiles
   // with weights of language models; of convolutions as fitted before; of phases as 17 strided data
   // gradients of ten tiles each did on an H200 (64 x 112 x 80 x 80, 256 filters of 3 x 3, stride 2:
-  // 111 us in 256 x 128 alone, 132 in pairs of them). What an SM takes of the second-level cache
-  // (bytes a clock); what blocks that share an operand wait for each other, a tile and a step of k
-  // (2048 x 2048 x 2048 of bf16: 27.3 us in pairs of 128 x 256 that share it, 25.5 alone); what
-  // parts of k cost, which are added when all of a cluster have been summed, and nothing runs
-  // beside that (1000 x 1000 x 4096: 20.6 us in halves of 128 x 128, 19.0 in whole 128 x 64); and
-  // how much those count that are not the slowest.
+  // 111 us in 256 x 128 alone, 132 in pairs of them), and two filter gradients of 1 x 1 and stride
+  // 2 (256 images, 16 parts of k in halves of 128 x 256 and in pairs of 128 x 128: 256 x
+  // 56 x 56, 512 filters 104.3 and 112.5 us, 512 x 28 x 28, 1024 filters 92.1 and 90.9). What an SM
+  // takes of the second-level cache (bytes a clock); what blocks that share an operand wait for
+  // each other, a tile and a step of k (2048 x 2048 x 2048 of bf16: 27.3 us in pairs of 128 x 256
+  // that share it, 25.5 alone); what parts of k cost, which are added when all of a cluster have
+  // been summed, and nothing runs beside that (1000 x 1000 x 4096: 20.6 us in halves of 128 x 128,
+  // 19.0 in whole 128 x 64); and how much those count that are not the slowest.
   struct Costs {
     double move, neighbours, step, parts, part, others;
   };
   constexpr Costs kOfMatmuls = {75, 200, 10, 3400, 800, 0.1},
                   kOfConvolutions = {80, 200, 0, 1400, 400, 0.07},
                   kOfPhases = {80, 200, 50, 1400, 400, 0.07};
-  const Costs& costs = p.phased ? kOfPhases : p.window ? kOfConvolutions : kOfMatmuls;
+  const bool unlike = p.phased || p.stepped;
+  const Costs& costs = unlike ? kOfPhases : p.window ? kOfConvolutions : kOfMatmuls;
   // Two whose products follow each other, against two that multiply a wider tile together, which
   // read less, where power limits the clock: 8192^3 of bf16 1,632 and 1,599 us, 2048 x 128256 x
   // 4096 3,108 and 3,042, but 3000^3 90.6 and 92.8, and with a gelu 833 and 859 (4096 x 16384 x

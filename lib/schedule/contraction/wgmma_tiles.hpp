@@ -76,6 +76,7 @@ struct TileProblem {
   bool window = false;       // a convolution
   int columns_together = 0;  // not 0: columns of B that one box brings divide these
   bool phased = false;       // its pixels fall into phases, which are batch entries
+  bool stepped = false;      // of the gradient of one tap: its pixels lie in steps
   // Of these, if they have unlike depths: the depths, of their average, the deepest first.
   std::vector<double> depths;
   // How many times a convolution reads each element of an operand, which the caches see.
