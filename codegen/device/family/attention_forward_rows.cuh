@@ -36,15 +36,21 @@ struct WorthOfSums {
 
 // Whether what was summed is scaled in a branch, where a row has outgrown what its weights were
 // counted from: of results that are longer than half of a tile of keys, whose scaling is an
-// instruction for each pair of scores or more. Shorter ones lose by the branch. (On an H200, us,
-// always and so: b16 h16 s512 d64, tiles of 64 keys, 44.5 and 42.8, with a bias 57.2 and 56.6; b4
-// h32 s4096 d64 causal, tiles of 128, 678 and 715.)
+// instruction for each pair of scores or more. Shorter ones lose by the branch, and two tiles of
+// keys, of which the second often grows. (On an H200, us, always and so: b16 h16 s512 d64, tiles of
+// 64 keys, 44.6 and 43.1, b32 86.1 and 82.8; b4 h32 s4096 d64 causal, tiles of 128, 678 and 715; b2
+// h8 d40, 4096 queries, 77 keys 10.1 and 10.4.)
 template <class S>
 constexpr bool scales_lazily() {
-  if constexpr (requires { S::consumers; })
-    return S::columns > 64 || (S::consumers > 1 && 2 * S::columns > S::tile_k);
-  else
-    return S::columns > 64;
+  if constexpr (S::columns > 64) {
+    return true;
+  } else if constexpr (requires { S::consumers; }) {
+    if constexpr (is_known(S::keys))
+      if (S::keys <= 2 * S::tile_k) return false;
+    return S::consumers > 1 && 2 * S::columns > S::tile_k;
+  } else {
+    return false;
+  }
 }
 
 // Of a warpgroup's 64 rows, from `row` on.

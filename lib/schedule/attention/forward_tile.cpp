@@ -126,7 +126,7 @@ double longest_share(const KernelSpec& spec, int tile_q, int tile_k, int grid) {
 // three, four: b1 h12 s2048 causal 28.6, 22.2, 27.8, 37.1, s1024 10.2, 12.8, -, 17.8; h16 s1024
 // 17.5, 12.5, -, 19.2; h12 s2048 46.1, 39.9, 32.3, -; h4 s8192 230, 145, 215, 145; b2 h10 s4096
 // 287, 182, 212, -; b32 h12 s577 155, 100, 109, -; b4 h20 s1500 168, 117, 105, -; b16 h16 s512
-// 68.7, 45.1, 45.9, 42.8; b4 h32 s4096 causal -, 638, 621, 604. d128: h8 s2048 causal 23.0 and
+// 68.7, 45.1, 45.9, 43.1; b4 h32 s4096 causal -, 638, 626, 586. d128: h8 s2048 causal 23.0 and
 // 28.2, h32 of 8 s512 10.4 and 11.3, h16 s577 14.9 and 11.9. With a bias or mask of pairs or of
 // keys in boxes: b16 h16 s512 d64 92.0, 60.3, 60.4, 57.2, h16 s4096 -, 225, 237, 213, keys of
 // b32 h12 s512 -, 97.5, -, 78.0; d32, pairs, b128 h8 s256 93.0, 60.1, 65.3, 48.1.) Four have fewer
