@@ -13,6 +13,9 @@
 namespace sinter::reference {
 namespace {
 
+// Nodes that are looked at between a row's largest score and what is taken from the scores.
+constexpr std::size_t kMostBehindMaximum = 16;
+
 bool holds_every_value(DataType wide, DataType narrow) {
   if (wide == narrow || wide == f64) return narrow != i64 || wide == narrow;
   return wide == f32 && fits_f32(narrow);
@@ -202,15 +205,17 @@ std::uint64_t Engine::raw_integer(TensorId tensor) {
 }
 
 // Exponentials of which an attention's weights, or the gradients of scores, are made in f32, and
-// the differences that they are taken of: evaluate_pointwise() says what both may be off by.
+// the differences that they are taken of: evaluate_pointwise() says what both may be off by. An
+// attention that is written out runs as the same kernels: there they are of a difference from a
+// row's largest score, and a product multiplies what is made of them.
 void Engine::find_exponentials_of_attention() {
   std::vector<bool> seen(graph_.tensors().size());
   exponential_of_attention_.resize(seen.size());
   difference_of_attention_.resize(seen.size());
-  std::vector<TensorId> left;
+  std::vector<TensorId> left, written_out;
   for (const Node& n : graph_.nodes())
-    if (const auto* const m = std::get_if<MatmulAttributes>(&n.attributes); m && m->of_attention)
-      left.push_back(n.inputs[0]);
+    if (const auto* const m = std::get_if<MatmulAttributes>(&n.attributes))
+      (m->of_attention ? left : written_out).push_back(n.inputs[0]);
   const auto producer = [&](TensorId t) -> const Node* {
     const NodeId p = t >= 0 ? graph_[t].producer : -1;
     return p < 0 ? nullptr : &graph_.nodes()[static_cast<std::size_t>(p)];
@@ -219,18 +224,36 @@ void Engine::find_exponentials_of_attention() {
     const auto* const pointwise = std::get_if<PointwiseAttributes>(&n.attributes);
     return pointwise ? std::optional(pointwise->mode) : std::nullopt;
   };
-  while (!left.empty()) {
+  const auto is_of_maximum = [&](TensorId t) {
+    std::vector<TensorId> behind{t};
+    for (std::size_t i = 0; i < behind.size() && i < kMostBehindMaximum; ++i) {
+      const Node* const n = producer(behind[i]);
+      const auto* const r = n ? std::get_if<ReductionAttributes>(&n->attributes) : nullptr;
+      if (r && r->mode == ReductionMode::max) return true;
+      if (n && mode(*n)) behind.insert(behind.end(), n->inputs.begin(), n->inputs.end());
+    }
+    return false;
+  };
+  bool of_attention = true;
+  while (!left.empty() || of_attention) {
+    if (left.empty()) {
+      of_attention = false;
+      left = std::move(written_out);
+      continue;
+    }
     const TensorId t = left.back();
     left.pop_back();
     const Node* const n = producer(t);
     if (!n || seen[index(t)]) continue;
     seen[index(t)] = true;
     if (mode(*n) == PointwiseMode::exp) {
-      if (graph_.arithmetic(*n) != f32) continue;
-      exponential_of_attention_[index(t)] = true;
       const Node* const argument = producer(n->inputs[0]);
-      if (argument && mode(*argument) == PointwiseMode::sub)
-        difference_of_attention_[index(n->inputs[0])] = true;
+      const bool difference = argument && mode(*argument) == PointwiseMode::sub;
+      if (graph_.arithmetic(*n) != f32 ||
+          (!of_attention && !(difference && is_of_maximum(argument->inputs[1]))))
+        continue;
+      exponential_of_attention_[index(t)] = true;
+      if (difference) difference_of_attention_[index(n->inputs[0])] = true;
     } else if (mode(*n) || n->op == OpKind::transpose || n->op == OpKind::reshape) {
       left.insert(left.end(), n->inputs.begin(), n->inputs.end());
     }

@@ -161,6 +161,7 @@ void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
   // Sevenfold 2^-13 was seen on an H200.
   if ((f8_weights || eight_bits(graph_, job.node->inputs[0])) &&
       eight_bits(graph_, job.node->inputs[1])) {
+    job.tensor_cores = true;  // through views of another type, too
     job.tensor_core_floor = 4 * 33 * 0x1p11;
     job.precision.integers = 0x1p13;  // sums up to here lose nothing
   }

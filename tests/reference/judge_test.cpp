@@ -175,8 +175,8 @@ TEST_CASE("strided and broadcast memory is read and written by its strides", "[r
 
 // The tensor cores of sm_90a multiply them as they lie, and sum 8-bit products with fewer bits.
 TEST_CASE("a view of 8-bit floats is multiplied as they are", "[reference][judge]") {
-  const auto error = [](DataType type) {
-    Graph g({.io = f8e4m3, .intermediate = f32});
+  const auto error = [](DataType type, DataType io) {
+    Graph g({.io = io, .intermediate = f32});
     const auto x = g.tensor({.name = "X", .dim = {1, 4}, .data_type = type});
     const auto y =
         matmul(x, reshape(slice(transpose(x, {1, 0}), {.start = {0, 0}, .limit = {4, 1}}), {4, 1}));
@@ -185,8 +185,29 @@ TEST_CASE("a view of 8-bit floats is multiplied as they are", "[reference][judge
     std::vector<float> floats{1, 1.5f, 0x1p-6f, 2};
     return judge_all(g, type == f32 ? static_cast<void*>(floats.data()) : bytes.data())[0].error;
   };
-  CHECK(error(f32) == 0);
-  CHECK(error(f8e4m3) >= 0x1p-12);  // the square of the third is lost
+  for (const DataType io : {f8e4m3, f32}) {
+    CHECK(error(f32, io) == 0);
+    CHECK(error(f8e4m3, io) >= 0x1p-12);  // the square of the third is lost
+  }
+}
+
+// Rows of equal scores: their exponentials are 1 in a kernel that subtracts first, and nearly 1 in
+// one that scales first, as those of attention do.
+TEST_CASE("attention that is written out may scale scores before it subtracts",
+          "[reference][judge]") {
+  const auto error = [](bool multiplied, bool of_largest) {
+    Graph g({.io = f32, .intermediate = f32});
+    const auto x = g.tensor({.name = "X", .dim = {2, 2}});
+    const auto shift = of_largest ? reduction(x, ReductionMode::max, {2, 1}) : x;
+    const auto e = exp(x - shift), p = e / reduction(e, ReductionMode::add, {2, 1});
+    g.output(multiplied ? matmul(p, p) : p, "Y");
+    std::vector<float> scores(4, 1000);
+    return judge_all(g, scores.data())[0].error;
+  };
+  CHECK(error(true, true) >= 500 * 0x1p-24);
+  CHECK(error(true, true) <= 4000 * 0x1p-24);
+  CHECK(error(false, true) == 0);
+  CHECK(error(true, false) == 0);
 }
 
 TEST_CASE("zero padding times infinity is open, what lies inside the image is not",
