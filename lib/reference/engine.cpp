@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "reference/parallel.hpp"
@@ -15,6 +16,8 @@ namespace {
 
 // Nodes that are looked at between a row's largest score and what is taken from the scores.
 constexpr std::size_t kMostBehindMaximum = 16;
+// Beyond it numbers are masks, and rows that see nothing else are computed as they are written.
+constexpr double kMostWrittenOut = 8192;
 
 bool holds_every_value(DataType wide, DataType narrow) {
   if (wide == narrow || wide == f64) return narrow != i64 || wide == narrow;
@@ -211,7 +214,7 @@ std::uint64_t Engine::raw_integer(TensorId tensor) {
 void Engine::find_exponentials_of_attention() {
   std::vector<bool> seen(graph_.tensors().size());
   exponential_of_attention_.resize(seen.size());
-  difference_of_attention_.resize(seen.size());
+  scaled_first_.resize(seen.size());
   std::vector<TensorId> left, written_out;
   for (const Node& n : graph_.nodes())
     if (const auto* const m = std::get_if<MatmulAttributes>(&n.attributes))
@@ -253,7 +256,9 @@ void Engine::find_exponentials_of_attention() {
           (!of_attention && !(difference && is_of_maximum(argument->inputs[1]))))
         continue;
       exponential_of_attention_[index(t)] = true;
-      if (difference) difference_of_attention_[index(n->inputs[0])] = true;
+      if (difference)
+        scaled_first_[index(n->inputs[0])] =
+            of_attention ? std::numeric_limits<double>::infinity() : kMostWrittenOut;
     } else if (mode(*n) || n->op == OpKind::transpose || n->op == OpKind::reshape) {
       left.insert(left.end(), n->inputs.begin(), n->inputs.end());
     }
@@ -272,7 +277,7 @@ Job Engine::make_job(const Node& node, int port, const Box& box) {
   job.judging = judging_;
   const std::size_t tensor = index(node.outputs[static_cast<std::size_t>(port)]);
   job.exponential_of_attention = judging_ && exponential_of_attention_[tensor];
-  job.difference_of_attention = judging_ && difference_of_attention_[tensor];
+  if (judging_) job.scaled_first = scaled_first_[tensor];
   std::vector<Box> needed;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     Operand operand;

@@ -64,7 +64,8 @@ class Engine {
   std::vector<int> readers_;  // nodes that still have to read it
   std::map<std::pair<TensorId, Box>, Numbers> numbers_;
   // By tensor, where it judges: find_exponentials_of_attention().
-  std::vector<bool> exponential_of_attention_, difference_of_attention_;
+  std::vector<bool> exponential_of_attention_;
+  std::vector<double> scaled_first_;  // Job::scaled_first, by tensor
   std::map<std::pair<TensorId, Box>, Block> narrowed_;
 };
 

@@ -63,8 +63,9 @@ void run_formula(const Job& job, std::int64_t begin, std::int64_t end, double* v
               for (int k = 0; k < Formula::arity; ++k)
                 operands[k] = make<T>(lines[k].v[j], lines[k].e.empty() ? 0 : lines[k].e[j]);
               put(apply<Formula>(operands, params), pv + i, pe ? pe + i : nullptr);
-              if (job.difference_of_attention)
-                pe[i] += error_of_scaling(lines[Formula::arity - 1].v[j]);
+              const double m = lines[Formula::arity - 1].v[j];
+              if (job.scaled_first > 0 && std::fabs(m) <= job.scaled_first)
+                pe[i] += error_of_scaling(m);
               // Zero is allowed, and no more than that: the kernels' one instruction for an
               // exponential gives it for results below the normal numbers.
               if (job.exponential_of_attention && pv[i] - pe[i] < std::numeric_limits<float>::min())

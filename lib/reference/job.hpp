@@ -53,7 +53,9 @@ struct Job {
   // The error of tensor cores, in units of round-off, that does not grow with the terms.
   double tensor_core_floor = 8;
   // An exponential of attention's softmax, and the difference that it is taken of.
-  bool exponential_of_attention = false, difference_of_attention = false;
+  bool exponential_of_attention = false;
+  // A difference of attention's scores may be taken once they are scaled, from numbers up to this.
+  double scaled_first = 0;
   std::uint64_t seed = 0, offset = 0;  // rng
   std::vector<MoeRow> rows;            // moe: by row of the box
 

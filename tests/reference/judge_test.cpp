@@ -195,19 +195,20 @@ TEST_CASE("a view of 8-bit floats is multiplied as they are", "[reference][judge
 // one that scales first, as those of attention do.
 TEST_CASE("attention that is written out may scale scores before it subtracts",
           "[reference][judge]") {
-  const auto error = [](bool multiplied, bool of_largest) {
+  const auto error = [](bool multiplied, bool of_largest, float score = 1000) {
     Graph g({.io = f32, .intermediate = f32});
     const auto x = g.tensor({.name = "X", .dim = {2, 2}});
     const auto shift = of_largest ? reduction(x, ReductionMode::max, {2, 1}) : x;
     const auto e = exp(x - shift), p = e / reduction(e, ReductionMode::add, {2, 1});
     g.output(multiplied ? matmul(p, p) : p, "Y");
-    std::vector<float> scores(4, 1000);
+    std::vector<float> scores(4, score);
     return judge_all(g, scores.data())[0].error;
   };
   CHECK(error(true, true) >= 500 * 0x1p-24);
   CHECK(error(true, true) <= 4000 * 0x1p-24);
   CHECK(error(false, true) == 0);
   CHECK(error(true, false) == 0);
+  CHECK(error(true, true, -1e30f) == 0);  // a mask
 }
 
 TEST_CASE("zero padding times infinity is open, what lies inside the image is not",
