@@ -4,7 +4,7 @@ So torch.manual_seed() makes a run repeatable, though its numbers are not those 
 is the same with Inductor. Kernels draw the numbers where they are used, and gradients draw them
 again: what is kept for them is the seed.
 """
-import operator as python
+from operator import getitem
 
 import sinter
 import torch
@@ -39,7 +39,7 @@ def draw_together(graph):
             drawn = graph.call_function(draw_seeds, (len(nodes), device))
             drawn.meta["val"] = [node.meta["val"] for node in nodes]
             for k, node in enumerate(nodes):
-                seed = graph.call_function(python.getitem, (drawn, k))
+                seed = graph.call_function(getitem, (drawn, k))
                 seed.meta = node.meta
                 node.replace_all_uses_with(seed)
         for node in nodes:
@@ -115,7 +115,7 @@ def draw_again(graph):
         if node.target is not _backward._opoverload:
             continue
         grad, kept = node.args
-        source = kept.args[0] if kept.target is python.getitem else None
+        source = kept.args[0] if kept.target is getitem else None
         if source is None or source.target is not _dropout._opoverload:
             continue
         with graph.inserting_before(node):
