@@ -207,3 +207,12 @@ def operator(source, name, *, outputs=1, backward=None, symbolic=None):
 
     op.register_autograd(gradient, setup_context=setup_context)
     return op
+
+
+def put_in_place_of(node, op, arguments, attributes):
+    """A call of an operator of ours in place of a node of an FX graph."""
+    with node.graph.inserting_before(node):
+        made = node.graph.call_function(op._opoverload, arguments, attributes)
+    made.meta.update(node.meta)
+    node.replace_all_uses_with(made)
+    node.graph.erase_node(node)

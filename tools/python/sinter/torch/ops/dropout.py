@@ -11,7 +11,7 @@ import torch
 from torch._decomp import decomposition_table
 
 from ..layouts import dense_in_order_of
-from ..operator import operator
+from ..operator import operator, put_in_place_of
 
 _ATEN = torch.ops.aten
 _LEAST, _MOST = 0, 1 << 62
@@ -83,19 +83,22 @@ def bernoulli(x, seed, *, p: float):
     return _kept(x, seed, p, x.data_type)
 
 
-def _empty_dropout(x, seed, **_):
-    y = torch.empty_strided(x.shape, dense_in_order_of(x.shape, x.stride()), dtype=x.dtype,
-                            device=x.device)
+def _empty(x=None, grad=None, **_):
+    x = grad if x is None else x
+    return torch.empty_strided(x.shape, dense_in_order_of(x.shape, x.stride()), dtype=x.dtype,
+                               device=x.device)
+
+
+def _empty_pair(x, **_):
+    y = _empty(x)
     return y, torch.empty_like(y, dtype=torch.bool)
 
 
-_dropout = operator(dropout, "sinter::dropout", outputs=2, symbolic=_empty_dropout)
-_backward = operator(dropout_backward, "sinter::dropout_backward",
-                     symbolic=lambda grad, *_, **__: _empty_dropout(grad, None)[0])
+_dropout = operator(dropout, "sinter::dropout", outputs=2, symbolic=_empty_pair)
+_backward = operator(dropout_backward, "sinter::dropout_backward", symbolic=_empty)
 _backward_of_seed = operator(dropout_backward_of_seed, "sinter::dropout_backward_of_seed",
-                             symbolic=lambda grad, *_, **__: _empty_dropout(grad, None)[0])
-_bernoulli = operator(bernoulli, "sinter::bernoulli", symbolic=lambda x, seed, **_: _empty_dropout(
-    x, seed)[0])
+                             symbolic=_empty)
+_bernoulli = operator(bernoulli, "sinter::bernoulli", symbolic=_empty)
 
 
 def _native_dropout(x, p, train):
@@ -118,12 +121,8 @@ def draw_again(graph):
         source = kept.args[0] if kept.target is getitem else None
         if source is None or source.target is not _dropout._opoverload:
             continue
-        with graph.inserting_before(node):
-            made = graph.call_function(_backward_of_seed._opoverload, (grad, source.args[1]),
-                                       {"p": source.kwargs["p"]})
-        made.meta.update(node.meta)
-        node.replace_all_uses_with(made)
-        graph.erase_node(node)
+        put_in_place_of(node, _backward_of_seed, (grad, source.args[1]),
+                        {"p": source.kwargs["p"]})
 
 
 def _bernoulli_p(x, p, *, generator=None):

@@ -87,32 +87,33 @@ def batch_norm_inference(e, x, weight, bias, mean, variance, momentum, eps):
                 for k, t in ((1, mean), (2, inverse)))
 
 
+def _batch_norm(e, x, weight, bias, eps, **running):
+    """By the batch's statistics, which are results 1 and 2."""
+    floating(x, "a norm")
+    return sinter.batchnorm(
+        x, _channels(e, weight, x), None if bias is None else _channels(e, bias, x),
+        epsilon=float(eps), Y=e.out(0), MEAN=_statistic(e, 1, x), INV_VARIANCE=_statistic(e, 2, x),
+        **running)
+
+
+def _statistic(e, k, x):
+    return {"dim": [1, x.dim[1]] + [1] * (len(x.dim) - 2), "data_type": e.type(k)}
+
+
 @entry("_native_batch_norm_legit_functional")
 def batch_norm(e, x, weight, bias, mean, variance, training, momentum, eps):
-    floating(x, "a norm")
     if not training:
         raise Unsupported("statistics that are not the batch's")
-    dim = [1, x.dim[1]] + [1] * (len(x.dim) - 2)
-
-    def port(k):
-        return {"dim": dim, "data_type": e.type(k)}
-    made = sinter.batchnorm(
-        x, _channels(e, weight, x), None if bias is None else _channels(e, bias, x),
-        epsilon=float(eps), PREV_RUNNING_MEAN=_channels(e, mean, x),
-        PREV_RUNNING_VAR=_channels(e, variance, x), MOMENTUM=float(momentum), Y=e.out(0),
-        MEAN=port(1), INV_VARIANCE=port(2), NEXT_RUNNING_MEAN=port(3), NEXT_RUNNING_VAR=port(4))
-    return _results(e, made)
+    return _results(e, _batch_norm(
+        e, x, weight, bias, eps, PREV_RUNNING_MEAN=_channels(e, mean, x),
+        PREV_RUNNING_VAR=_channels(e, variance, x), MOMENTUM=float(momentum),
+        NEXT_RUNNING_MEAN=_statistic(e, 3, x), NEXT_RUNNING_VAR=_statistic(e, 4, x)))
 
 
 @entry("_native_batch_norm_legit.no_stats")
 def batch_norm_without_statistics(e, x, weight, bias, training, momentum, eps):
     """As instance norms call it, with the instances among the channels."""
-    floating(x, "a norm")
-    dim = [1, x.dim[1]] + [1] * (len(x.dim) - 2)
-    made = sinter.batchnorm(
-        x, _channels(e, weight, x), None if bias is None else _channels(e, bias, x),
-        epsilon=float(eps), Y=e.out(0), MEAN={"dim": dim, "data_type": e.type(1)},
-        INV_VARIANCE={"dim": dim, "data_type": e.type(2)})
+    made = _batch_norm(e, x, weight, bias, eps)
     return _results(e, (made.Y, made.MEAN, made.INV_VARIANCE))
 
 

@@ -4,7 +4,7 @@ import torch
 
 from ..emit import entry, floating
 from ..layouts import Unsupported
-from ..operator import operator
+from ..operator import operator, put_in_place_of
 
 
 def _each(values):
@@ -85,9 +85,4 @@ def without_indices(graph):
         if window is None or value is None or value.dim() != 4 or not value.is_floating_point():
             continue
         values = [*window["window"], *window["stride"], *window["pre_padding"]]
-        with graph.inserting_before(node):
-            made = graph.call_function(_max_backward._opoverload, (grad, x),
-                                       {"window": " ".join(map(str, values))})
-        made.meta.update(node.meta)
-        node.replace_all_uses_with(made)
-        graph.erase_node(node)
+        put_in_place_of(node, _max_backward, (grad, x), {"window": " ".join(map(str, values))})

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from ..layouts import dense_in_order_of
-from ..operator import operator
+from ..operator import operator, put_in_place_of
 
 _MODES = {"nearest": "nearest", "nearest-exact": "nearest", "linear": "bilinear",
           "bilinear": "bilinear", "trilinear": "bilinear"}
@@ -67,8 +67,4 @@ def take(graph):
         if settings is None:
             continue
         x = _SIGNATURE.bind(*node.args, **node.kwargs).arguments["input"]
-        with graph.inserting_before(node):
-            made = graph.call_function(_resize._opoverload, (x,), settings)
-        made.meta.update(node.meta)
-        node.replace_all_uses_with(made)
-        graph.erase_node(node)
+        put_in_place_of(node, _resize, (x,), settings)
