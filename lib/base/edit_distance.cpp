@@ -42,7 +42,9 @@ std::string suggestion(std::string_view word, std::span<const std::string_view> 
     best_distance = distance;
     best = candidate;
   }
-  const auto begins = [&](std::string_view candidate) { return candidate.starts_with(text); };
+  const auto begins = [&](std::string_view candidate) {
+    return lower_case(candidate).starts_with(text);
+  };
   if (const auto longer = std::ranges::find_if(known, begins);
       best.empty() && text.size() > 2 && longer != known.end())
     best = *longer;

@@ -288,16 +288,18 @@ void GraphReader::read_attributes(const Value& v, PendingNode& n) {
         });
       },
       n.attributes);
-  for (const Ports& ports : {info(n.op).inputs, info(n.op).outputs})
-    for (const auto& m : v.members)
-      if (std::ranges::any_of(
-              ports,
-              [&](const Port& port) { return lower_case(port.name) == lower_case(m.key); }) &&
-          std::ranges::find(known, m.key) == known.end()) {
-        fields_.fail(Rule::attribute_unknown, at.with(m.key), m.value.line, m.value.describe(), "",
-                     "it is a port: name its tensor in 'inputs' or 'outputs'");
-        known.push_back(m.key);
-      }
+  for (const auto& m : v.members) {
+    const auto is_called_so = [&](const Port& port) {
+      return lower_case(port.name) == lower_case(m.key);
+    };
+    if (std::ranges::find(known, m.key) != known.end() ||
+        (std::ranges::none_of(info(n.op).inputs, is_called_so) &&
+         std::ranges::none_of(info(n.op).outputs, is_called_so)))
+      continue;
+    fields_.fail(Rule::attribute_unknown, at.with(m.key), m.value.line, m.value.describe(), "",
+                 "it is a port: name its tensor in 'inputs' or 'outputs'");
+    known.push_back(m.key);
+  }
   fields_.only(v, at, known, Rule::attribute_unknown);
 }
 

@@ -215,10 +215,10 @@ void Engine::find_exponentials_of_attention() {
   std::vector<bool> seen(graph_.tensors().size());
   exponential_of_attention_.resize(seen.size());
   scaled_first_.resize(seen.size());
-  std::vector<TensorId> left, written_out;
+  std::vector<TensorId> weights, written_out;
   for (const Node& n : graph_.nodes())
     if (const auto* const m = std::get_if<MatmulAttributes>(&n.attributes))
-      (m->of_attention ? left : written_out).push_back(n.inputs[0]);
+      (m->of_attention ? weights : written_out).push_back(n.inputs[0]);
   const auto producer = [&](TensorId t) -> const Node* {
     const NodeId p = t >= 0 ? graph_[t].producer : -1;
     return p < 0 ? nullptr : &graph_.nodes()[static_cast<std::size_t>(p)];
@@ -237,32 +237,30 @@ void Engine::find_exponentials_of_attention() {
     }
     return false;
   };
-  bool of_attention = true;
-  while (!left.empty() || of_attention) {
-    if (left.empty()) {
-      of_attention = false;
-      left = std::move(written_out);
-      continue;
+  const auto mark = [&](std::vector<TensorId> left, bool of_attention) {
+    while (!left.empty()) {
+      const TensorId t = left.back();
+      left.pop_back();
+      const Node* const n = producer(t);
+      if (!n || seen[index(t)]) continue;
+      seen[index(t)] = true;
+      if (mode(*n) == PointwiseMode::exp) {
+        const Node* const argument = producer(n->inputs[0]);
+        const bool difference = argument && mode(*argument) == PointwiseMode::sub;
+        if (graph_.arithmetic(*n) != f32 ||
+            (!of_attention && !(difference && is_of_maximum(argument->inputs[1]))))
+          continue;
+        exponential_of_attention_[index(t)] = true;
+        if (difference)
+          scaled_first_[index(n->inputs[0])] =
+              of_attention ? std::numeric_limits<double>::infinity() : kMostWrittenOut;
+      } else if (mode(*n) || n->op == OpKind::transpose || n->op == OpKind::reshape) {
+        left.insert(left.end(), n->inputs.begin(), n->inputs.end());
+      }
     }
-    const TensorId t = left.back();
-    left.pop_back();
-    const Node* const n = producer(t);
-    if (!n || seen[index(t)]) continue;
-    seen[index(t)] = true;
-    if (mode(*n) == PointwiseMode::exp) {
-      const Node* const argument = producer(n->inputs[0]);
-      const bool difference = argument && mode(*argument) == PointwiseMode::sub;
-      if (graph_.arithmetic(*n) != f32 ||
-          (!of_attention && !(difference && is_of_maximum(argument->inputs[1]))))
-        continue;
-      exponential_of_attention_[index(t)] = true;
-      if (difference)
-        scaled_first_[index(n->inputs[0])] =
-            of_attention ? std::numeric_limits<double>::infinity() : kMostWrittenOut;
-    } else if (mode(*n) || n->op == OpKind::transpose || n->op == OpKind::reshape) {
-      left.insert(left.end(), n->inputs.begin(), n->inputs.end());
-    }
-  }
+  };
+  mark(std::move(weights), true);
+  mark(std::move(written_out), false);
 }
 
 Job Engine::make_job(const Node& node, int port, const Box& box) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 
 #include "plan/access.hpp"
 #include "plan/liveness.hpp"
@@ -218,6 +219,17 @@ class Joiner {
          std::span<const TensorId> overwritten, Temporaries& temporaries)
       : kernels_(kernels), state_(state), overwritten_(overwritten), temporaries_(temporaries) {}
 
+  void run() {
+    find_uses();
+    for (std::size_t i = 0; i < kernels_.size(); ++i)
+      while (const auto joined = join(i)) {
+        kernels_.erase(kernels_.begin() + static_cast<std::ptrdiff_t>(*joined));
+        find_uses();
+        --i;
+      }
+  }
+
+ private:
   // Joins another product to that of the kernel, whose number it returns: that one is not needed
   // any more.
   std::optional<std::size_t> join(std::size_t second) {
@@ -226,8 +238,6 @@ class Joiner {
       if (const auto first = join(second, static_cast<int>(i))) return first;
     return {};
   }
-
- private:
   std::optional<std::size_t> join(std::size_t reader, int load) {
     const KernelSpec& second = kernels_[reader];
     const Statement& s = at(second.body, load);
@@ -274,20 +284,21 @@ class Joiner {
 
   // The kernel before `reader` that writes a tensor which nothing else reads.
   std::optional<std::size_t> writer_for(TensorId t, std::size_t reader) const {
-    if (is_seen(t)) return {};
-    std::optional<std::size_t> writer;
-    int reads = 0;
+    const auto use = uses_.find(t);
+    if (is_seen(t) || use == uses_.end()) return {};
+    const auto& [writer, writes, reads] = use->second;
+    return writes == 1 && reads == 1 && writer < reader ? std::optional(writer) : std::nullopt;
+  }
+  void find_uses() {
+    uses_.clear();
     for (std::size_t i = 0; i < kernels_.size(); ++i)
       for (const KernelPort& p : kernels_[i].ports) {
-        if (p.tensor != t) continue;
-        if (!p.written)
-          ++reads;
-        else if (writer || i >= reader)
-          return {};
+        Uses& use = uses_[p.tensor];
+        if (p.written)
+          use.writer = i, ++use.writes;
         else
-          writer = i;
+          ++use.reads;
       }
-    return reads == 1 ? writer : std::nullopt;
   }
 
   // Whether it is the caller's.
@@ -409,10 +420,16 @@ class Joiner {
     return true;
   }
 
+  struct Uses {
+    std::size_t writer = 0;  // the last one
+    int writes = 0, reads = 0;
+  };
+
   std::vector<KernelSpec>& kernels_;
   const FusionState& state_;
   std::span<const TensorId> overwritten_;
   Temporaries& temporaries_;
+  std::unordered_map<TensorId, Uses> uses_;
 };
 
 }  // namespace
@@ -420,12 +437,7 @@ class Joiner {
 void join_products(std::vector<KernelSpec>& kernels, const FusionState& state,
                    std::span<const TensorId> overwritten, Temporaries& temporaries) {
   if (!state.device().has_wgmma) return;
-  Joiner joiner(kernels, state, overwritten, temporaries);
-  for (std::size_t i = 0; i < kernels.size(); ++i)
-    while (const auto joined = joiner.join(i)) {
-      kernels.erase(kernels.begin() + static_cast<std::ptrdiff_t>(*joined));
-      --i;
-    }
+  Joiner(kernels, state, overwritten, temporaries).run();
 }
 
 }  // namespace sinter
