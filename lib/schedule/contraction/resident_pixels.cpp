@@ -393,7 +393,10 @@ bool keep_gradient_blocks(ImplicitGemm& g, bool image_is_a) {
       continue;
     }
     strides.push_back(of_result.stride[part.index] / part.step);
-    if (axis.result > 1 && of_result.stride[column - i] * part.step != of_result.stride[part.index])
+    // The next part's results are as many away as its pixels are. Not so where a part is one pixel
+    // of a convolution with a stride, which no index of pixels tells of then.
+    if (axis.result == 1 ? part.step != 1
+                         : of_result.stride[column - i] * part.step != of_result.stride[part.index])
       return false;
     pixels[i] += part.step * (spec.extent[part.index] - 1);
   }
