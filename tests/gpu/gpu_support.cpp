@@ -16,6 +16,8 @@
 #include "emulator/emulator.hpp"
 #include "plan/plan_data.hpp"
 #include "planner/make_plan.hpp"
+#include "runtime/compiler.hpp"
+#include "support/joined_kernels.hpp"
 #include "support/on_all_cores.hpp"
 #include "support/plan_interpreter.hpp"
 #include "support/random_graph.hpp"
@@ -125,8 +127,15 @@ std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphSou
   return c.stray_write();
 }
 
-// `made`: the graph's plan, where there is one already.
-void run_one(const GraphSource& source, const std::optional<Plan>& made, const GraphChecks& checks,
+// A graph's plans, where they are made already.
+struct MadePlans {
+  std::optional<Plan> fused, plain;
+};
+bool runs_unfused(const GraphSource& source, const GraphChecks& checks) {
+  return checks.unfused && source.seed % static_cast<unsigned>(checks.unfused) == 0;
+}
+
+void run_one(const GraphSource& source, const MadePlans& made, const GraphChecks& checks,
              Failures& failures, Totals& totals) {
   Shared<Graph> graph;
   try {
@@ -137,8 +146,8 @@ void run_one(const GraphSource& source, const std::optional<Plan>& made, const G
       return !what.empty();
     };
     ++totals.graphs;
-    const Result<Plan> fused =
-        made ? Result<Plan>(*made) : plan_for_device(*graph, true, source.tuning, &source);
+    const Result<Plan> fused = made.fused ? Result<Plan>(*made.fused)
+                                          : plan_for_device(*graph, true, source.tuning, &source);
     if (fail(run_and_judge(c, fused, source, checks, totals))) return;
     const auto reread = Plan::from_json(fused->to_json());
     if (fail(!reread                                 ? reread.error().message()
@@ -162,8 +171,9 @@ void run_one(const GraphSource& source, const std::optional<Plan>& made, const G
     };
     if (checks.repeatable && same("a second run", fused)) return;
     if (checks.reloaded && same("the reloaded plan", reread)) return;
-    if (!checks.unfused || source.seed % static_cast<unsigned>(checks.unfused)) return;
-    const auto plain = plan_for_device(*graph, false, source.tuning);
+    if (!runs_unfused(source, checks)) return;
+    const Result<Plan> plain =
+        made.plain ? Result<Plan>(*made.plain) : plan_for_device(*graph, false, source.tuning);
     if (fail(run_and_judge(c, plain, source, checks, totals))) return;
     if (checks.bit_equal && output_bytes(c, unordered) != bytes)
       fail("one kernel a node gave other bits than the fused plan");
@@ -172,23 +182,51 @@ void run_one(const GraphSource& source, const std::optional<Plan>& made, const G
   }
 }
 
-// The plans of graphs, whose kernels are compiled for the host together. What goes wrong here,
-// run_one() reports.
-std::vector<std::optional<Plan>> prepared_plans(const std::vector<GraphSource>& graphs) {
-  std::vector<std::optional<Plan>> plans(graphs.size());
+// What goes wrong here, run_one() reports.
+std::vector<MadePlans> make_plans(std::span<const GraphSource> graphs, const GraphChecks& checks) {
+  std::vector<MadePlans> plans(graphs.size());
   on_all_cores(graphs.size(), [&](std::size_t i) {
+    const GraphSource& source = graphs[i];
     try {
-      const Shared<Graph> graph = graphs[i].make();
-      if (auto plan = plan_for_device(*graph, true, graphs[i].tuning, &graphs[i]); plan)
-        plans[i] = std::move(*plan);
+      const Shared<Graph> graph = source.make();
+      if (auto plan = plan_for_device(*graph, true, source.tuning, &source)) plans[i].fused = *plan;
+      if (emulated() || !runs_unfused(source, checks)) return;
+      if (auto plan = plan_for_device(*graph, false, source.tuning)) plans[i].plain = *plan;
     } catch (const std::exception&) {
     }
   });
-  std::vector<Plan> made;
-  for (const auto& plan : plans)
-    if (plan) made.push_back(*plan);
-  prepare_emulation(made);
   return plans;
+}
+std::vector<std::optional<Plan>*> all_of(std::vector<MadePlans>& plans) {
+  std::vector<std::optional<Plan>*> all;
+  for (MadePlans& made : plans)
+    for (auto* plan : {&made.fused, &made.plain})
+      if (*plan) all.push_back(plan);
+  return all;
+}
+
+// Kernels that include the same headers are compiled as one text, whose machine code each of their
+// plans carries. What does not compile so is left for load() to compile alone.
+void compile_joined(std::vector<MadePlans>& plans, const std::string& target) {
+  std::map<std::string, std::string> codes;  // by source
+  std::vector<const PlanKernel*> kernels;
+  for (const auto* plan : all_of(plans))
+    for (const PlanKernel& k : (*plan)->data().kernels)
+      if (codes.try_emplace(k.source).second) kernels.push_back(&k);
+  const auto parts = joinable(kernels, [](const PlanKernel&) { return 0; });
+  on_all_cores(parts.size(), [&](std::size_t i) {
+    const std::string text = joined(parts[i]);
+    const auto code = compile_uncached({text, parts[i].front()->entry, target});
+    for (const PlanKernel* k : parts[i])
+      if (code) codes.at(k->source) = *code;
+  });
+  for (auto* plan : all_of(plans)) {
+    PlanData data = (*plan)->data();
+    for (PlanKernel& k : data.kernels)
+      if (const std::string& code = codes.at(k.source); !code.empty())
+        k.machine_code[target] = code;
+    *plan = Plan(Shared<const PlanData>::make(std::move(data)));
+  }
 }
 
 }  // namespace
@@ -221,21 +259,35 @@ std::string Failures::text() const {
 
 Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& checks,
                   Failures& failures) {
-  std::vector<std::optional<Plan>> plans(graphs.size());
-  if (emulated()) plans = prepared_plans(graphs);
+  const bool on_gpu = !test_device().is_cpu() && !interpreted() && !emulated();
+  // Of few at a time the machine code is held; a host's compiler takes all at once.
+  const std::size_t at_once = on_gpu && checks.joined ? 64 : graphs.size();
   std::mutex mutex;
   Totals sum;
-  on_all_cores(graphs.size(), [&](std::size_t i) {
-    Totals one;
-    run_one(graphs[i], plans[i], checks, failures, one);
-    const std::lock_guard lock(mutex);
-    sum.graphs += one.graphs;
-    sum.kernels += one.kernels;
-    sum.compared += one.compared;
-    sum.untrusted += one.untrusted;
-    sum.exact += one.exact;
-    sum.worst_ratio = std::max(sum.worst_ratio, one.worst_ratio);
-  });
+  for (std::size_t first = 0; first < graphs.size(); first += at_once) {
+    const auto some = std::span(graphs).subspan(first, std::min(at_once, graphs.size() - first));
+    std::vector<MadePlans> plans(some.size());
+    if (emulated()) {
+      plans = make_plans(some, checks);
+      std::vector<Plan> made;
+      for (const auto* plan : all_of(plans)) made.push_back(**plan);
+      prepare_emulation(made);
+    } else if (on_gpu && checks.joined) {
+      plans = make_plans(some, checks);
+      if (const auto target = test_target()) compile_joined(plans, *target);
+    }
+    on_all_cores(some.size(), [&](std::size_t i) {
+      Totals one;
+      run_one(some[i], plans[i], checks, failures, one);
+      const std::lock_guard lock(mutex);
+      sum.graphs += one.graphs;
+      sum.kernels += one.kernels;
+      sum.compared += one.compared;
+      sum.untrusted += one.untrusted;
+      sum.exact += one.exact;
+      sum.worst_ratio = std::max(sum.worst_ratio, one.worst_ratio);
+    });
+  }
   return sum;
 }
 

@@ -131,7 +131,7 @@ TEST_CASE("depthwise convolutions of the corpus", "[depthwise]") {
 
 TEST_CASE("random graphs, normal numbers", "[random]") {
   check("random, normal", random_graphs(from_environment("SINTER_GPU_GRAPHS", 1000), first_seed(), false),
-        {.unfused = 8, .repeatable = true, .reloaded = true});
+        {.unfused = 8, .repeatable = true, .reloaded = true, .joined = true});
 }
 
 TEST_CASE("random exact graphs, small integers: all plans agree bit for bit", "[random]") {
