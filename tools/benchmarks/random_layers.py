@@ -116,7 +116,8 @@ def chain(r):
 def convolution(r):
     io = r.choice(["bf16", "bf16", "bf16", "f16", "f32", "f8e4m3", "i8"])
     g, rank = Graph(io), r.choice([2, 2, 2, 2, 1, 3])
-    f = [r.choice([1, 3, 3, 3, 5, 7, 2, 4]) for _ in range(rank)] if r.random() < 0.15 else [r.choice([1, 3, 3, 3, 5, 7])] * rank
+    each = lambda share, of: [r.choice(of) for _ in range(rank)] if r.random() < share else [r.choice(of)] * rank
+    f = each(0.25, [1, 1, 3, 3, 3, 5, 7, 2, 4])
     groups = r.choice([1, 1, 1, 1, 0, 32, 2])
     c, k = extent(r, 1, 1024), extent(r, 1, 1024)
     if groups == 0:
@@ -124,13 +125,13 @@ def convolution(r):
         groups, k = c, c * r.choice([1, 1, 1, 2])
     elif groups > 1:
         c, k = max(1, c // groups) * groups, max(1, k // groups) * groups
-    size = [r.choice([7, 8, 13, 14, 16, 28, 32, 33, 56, 64, 112, 128, extent(r, 7, 160)])] * rank
+    size = each(0.2, [7, 8, 13, 14, 16, 28, 32, 33, 56, 64, 112, 128, extent(r, 7, 160)])
     if rank == 1:
         size = [extent(r, 16, 4096)]
     if rank == 3:
-        size = [r.choice([4, 8, 16])] + [min(size[0], 56)] * 2
+        size = [r.choice([4, 8, 16])] + [min(x, 56) for x in size[1:]]
     n = extent(r, 1, 256)
-    stride, dilation = [r.choice([1, 1, 1, 2])] * rank, [r.choice([1, 1, 1, 1, 2])] * rank
+    stride, dilation = each(0.25, [1, 1, 1, 2]), [r.choice([1, 1, 1, 1, 2])] * rank
     pre = [r.choice([e // 2 * d, e // 2 * d, 0]) for e, d in zip(f, dilation)]
     post = list(pre) if r.random() < 0.8 else [r.choice([0, 1]) for _ in pre]
     out = [(s + a + b - d * (e - 1) - 1) // t + 1 for s, a, b, e, t, d in zip(size, pre, post, f, stride, dilation)]
@@ -383,7 +384,34 @@ def rows(r):
     return g.output(y, r.choice([None, None, "f8e4m3"]))
 
 
-KINDS = [product] * 3 + [convolution] * 4 + [attention] * 2 + [sequences, sequences, images, gradients, chain, experts, rows]
+def broadcasts(r):
+    """Operands that lie in any order and have any of the dims; then a reduction over any of them, a softmax along one, or a transpose."""
+    g, rank = Graph(r.choice(["bf16", "f16", "f32"])), r.choice([2, 3, 3, 4])
+    dim = [extent(r, 1, {2: 16384, 3: 700, 4: 120}[rank]) for _ in range(rank)]
+    if math.prod(dim) * 12 > MOST_BYTES:
+        return None
+
+    def stride(order):
+        strides, size = [0] * rank, 1
+        for axis in reversed(order):
+            strides[axis], size = size, size * dim[axis]
+        return strides
+    any_order = lambda: stride(r.sample(range(rank), rank)) if r.random() < 0.3 else None
+    some = lambda: [s if r.random() < 0.5 else 1 for s in dim]
+    y = g.input("x", *dim, stride=any_order())
+    for i in range(r.choice([0, 1, 2, 3])):
+        y = (g.pointwise(r.choice(["add", "mul", "sub", "max"]), y, g.input(f"side{i}", *some())) if r.random() < 0.5
+             else g.pointwise(r.choice(UNARY), y))
+    kind = r.choice(["reduce", "reduce", "softmax", "transpose"])
+    if kind == "reduce":
+        return g.output(g.reduce(y, *some(), mode=r.choice(["add", "max", "avg", "amax", "norm2", "min"])), "f32")
+    if kind == "softmax":
+        return g.output(g.node("softmax", {"X": y}, "Y", axis=r.randrange(rank)))
+    if kind == "transpose":
+        return g.output(g.node("transpose", {"X": y}, "Y", permutation=r.sample(range(rank), rank)))
+
+
+KINDS = [product] * 3 + [convolution] * 4 + [attention] * 2 + [sequences, sequences, images, gradients, chain, experts, rows, broadcasts, broadcasts]
 
 
 def main():
