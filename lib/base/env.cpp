@@ -40,6 +40,8 @@ constexpr EnvVariable kVariables[] = {
      "last: "
      "in the last of several ways"},
     {"SINTER_SANITIZE_GRAPHS", "tests: how many random graphs run under compute-sanitizer"},
+    {"SINTER_SLOW_DEVICE",
+     "tests: plans as for a device so many times slower, which small shapes fill as large ones do"},
     {"SINTER_SPLIT_ELEMENTS",
      "tests: least elements of a block where a reduction is cut in parts; where it is set, any "
      "filter's gradient in a class of extents is cut by images"},

@@ -1,6 +1,7 @@
 #include "target/device_model.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 
 #include "base/env.hpp"
@@ -144,6 +145,15 @@ const DeviceModel kModels[] = {
      .ordinary_operations = 256},
 };
 
+// For tests: on a device so many times slower, of which a launch costs what it did, small shapes
+// are planned as large ones are on the real one.
+void slow_down(DeviceModel& model, double times) {
+  for (double* rate :
+       {&model.clock, &model.memory_bandwidth, &model.l2_bandwidth, &model.sm_bandwidth})
+    *rate /= times;
+  model.l2_bytes = static_cast<std::int64_t>(static_cast<double>(model.l2_bytes) / times);
+}
+
 }  // namespace
 
 DeviceModel device_model(std::string_view target) {
@@ -152,6 +162,8 @@ DeviceModel device_model(std::string_view target) {
   DeviceModel model = known != std::end(kModels) ? *known : kModels[0];
   model.target = target;
   model.depthwise = env_value("SINTER_DEPTHWISE");
+  if (const std::string times = env_value("SINTER_SLOW_DEVICE"); !times.empty())
+    slow_down(model, std::max(1.0, std::atof(times.c_str())));
   return model;
 }
 
