@@ -25,8 +25,6 @@ namespace sinter {
 // product. Empty where it is no such convolution. `way`: blocks of a data gradient have 2^way
 // strides along each dim.
 inline constexpr int kSpaceToDepthWays = 3;
-// Of an image, at the most.
-inline constexpr std::int64_t kMostSpaceToDepthChannels = 16;
 std::vector<KernelSpec> space_to_depth(const KernelSpec& contraction, int way,
                                        Temporaries& temporaries);
 
