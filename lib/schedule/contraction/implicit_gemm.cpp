@@ -144,176 +144,228 @@ bool may_be_convolution(const ContractionSpec& c) {
   return is_single_product(c) && !c.has_scale_blocks() && (c.k() > 1 || c.m > 1 || c.n > 1);
 }
 
-std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is_a) {
-  if (!may_be_convolution(given.contraction())) return {};
-  ImplicitGemm g{given, {}, {}, {}};
-  KernelSpec& spec = g.spec;
-  ContractionSpec& c = spec.contraction();
-  if (int& side = image_is_a ? c.n : c.m; side == 0) {  // one filter, or one channel of the result
-    add_unit_index(spec, image_is_a ? c.first_k() : c.first_m());
+namespace {
+
+// The steps of implicit_gemm(), in order; false where this is no such convolution.
+class ImplicitGemmOf {
+ public:
+  ImplicitGemmOf(const KernelSpec& given, bool image_is_a)
+      : g_{given, {}, {}, {}}, image_is_a_(image_is_a) {}
+
+  std::optional<ImplicitGemm> make() {
+    add_side();
+    if (!find_ports() || !find_dims() || !find_axes() || !find_boxes() || !fill_stages()) return {};
+    split_phases();
+    if (!order_indices()) return {};
+    return std::move(g_);
+  }
+
+ private:
+  ImplicitGemm g_;
+  const bool image_is_a_;
+  const KernelPort *image_ = nullptr, *other_ = nullptr;
+  int image_port_ = -1, other_port_ = -1;
+  DataType image_type_{}, other_type_{};
+  Roles roles_;
+  // A filter gradient of a type whose operands have k fastest: an index that no tap moves, which is
+  // that of images.
+  bool by_images_ = false;
+  std::vector<ImageDim> dims_;
+  int image_index_ = -1;  // tells images apart beside the dims
+  std::int64_t offset_ = 0;
+  std::optional<BoxedOperand> image_box_, other_box_;
+  std::vector<int> pixels_, phases_, taps_;
+
+  KernelSpec& spec() { return g_.spec; }
+  ContractionSpec& contraction() { return g_.spec.contraction(); }
+  const ProductOperand& operand(bool a) { return a ? contraction().a() : contraction().b(); }
+  // Pixels that a stage holds, of 16-bit channels.
+  int line() const { return kStageLine / info(image_->type).bytes; }
+
+  // One filter, or one channel of the result, has no index.
+  void add_side() {
+    ContractionSpec& c = contraction();
+    int& side = image_is_a_ ? c.n : c.m;
+    if (side != 0) return;
+    add_unit_index(spec(), image_is_a_ ? c.first_k() : c.first_m());
     side = 1;
   }
-  const auto operand = [&](bool a) -> const ProductOperand& {
-    return a ? spec.contraction().a() : spec.contraction().b();
-  };
-  int image_port = -1, other_port = -1;
-  const KernelPort *image = loaded_port(spec, operand(image_is_a), image_port),
-                   *other = loaded_port(spec, operand(!image_is_a), other_port);
-  if (!image || !other ||
-      (image->type != other->type && !multiplied_as_bytes(image->type, other->type)))
-    return {};
-  const DataType image_type = *multiplied_type(image->type, operand(image_is_a).type),
-                 other_type = *multiplied_type(other->type, operand(!image_is_a).type);
-  // Of these types k must be the fastest: in a filter gradient an index that no tap moves, which is
-  // that of images.
-  const bool k_together = !takes_either_major(image_type);
-  auto roles = roles_of(spec, image_is_a, image->access, k_together);
-  if (!roles) return {};
-  const bool by_images = roles->pixels_in_k && k_together;
-  int image_index = -1;
-  std::int64_t offset = 0;
-  auto dims = image_dims(spec, *roles, image->access, image_index, offset);
-  if (!dims) return {};
-  if (by_images && image_index >= 0) {
+
+  bool find_ports() {
+    image_ = loaded_port(spec(), operand(image_is_a_), image_port_);
+    other_ = loaded_port(spec(), operand(!image_is_a_), other_port_);
+    if (!image_ || !other_ ||
+        (image_->type != other_->type && !multiplied_as_bytes(image_->type, other_->type)))
+      return false;
+    image_type_ = *multiplied_type(image_->type, operand(image_is_a_).type);
+    other_type_ = *multiplied_type(other_->type, operand(!image_is_a_).type);
+    return true;
+  }
+
+  bool find_dims() {
+    const bool k_together = !takes_either_major(image_type_);
+    const auto roles = roles_of(spec(), image_is_a_, image_->access, k_together);
+    if (!roles) return false;
+    roles_ = *roles;
+    by_images_ = roles_.pixels_in_k && k_together;
+    auto dims = image_dims(spec(), roles_, image_->access, image_index_, offset_);
+    if (!dims) return false;
+    dims_ = std::move(*dims);
+    if (!by_images_ || image_index_ < 0) return true;
     // Its maps count no images beside the innermost dim: what tells these apart is one more dim.
-    if (dims->size() == kMostAxes) return {};
+    if (dims_.size() == kMostAxes) return false;
     ImageDim images;
-    images.pixel_index = std::exchange(image_index, -1);
-    images.extent = spec.extent[images.pixel_index];
-    images.stride = image->access.stride[images.pixel_index];
-    dims->insert(dims->begin(), images);
+    images.pixel_index = std::exchange(image_index_, -1);
+    images.extent = spec().extent[images.pixel_index];
+    images.stride = image_->access.stride[images.pixel_index];
+    dims_.insert(dims_.begin(), images);
+    return true;
   }
-  const int rank = static_cast<int>(dims->size());
-  for (std::size_t i = dims->size(); i-- > 0;) {
-    const ImageDim& d = (*dims)[i];
-    auto axis = axis_of(d, spec.extent, rank);
-    // Phases number rows, which nothing else may number.
-    if (!axis || (d.divisor > 1 && (roles->pixels_in_k || names_index(spec, d.pixel_index))))
-      return {};
-    if (!d.parts.empty()) {
-      const auto& [index, step] = d.parts.front();
-      if (!roles->pixels_in_k || d.parts.size() > 1 || (d.pixel != 1 && !by_images)) return {};
-      axis->part = {index, step};
+
+  bool find_axes() {
+    const int rank = static_cast<int>(dims_.size());
+    for (auto d = dims_.rbegin(); d != dims_.rend(); ++d) {
+      auto axis = axis_of(*d, spec().extent, rank);
+      // Phases number rows, which nothing else may number.
+      if (!axis || (d->divisor > 1 && (roles_.pixels_in_k || names_index(spec(), d->pixel_index))))
+        return false;
+      if (!d->parts.empty()) {
+        const auto& [index, step] = d->parts.front();
+        if (!roles_.pixels_in_k || d->parts.size() > 1 || (d->pixel != 1 && !by_images_))
+          return false;
+        axis->part = {index, step};
+      }
+      g_.window.axes.push_back(std::move(*axis));
     }
-    g.window.axes.push_back(std::move(*axis));
+    return true;
   }
-  const ConvolutionOperand of_image{spec, *roles, *image, image_port},
-      of_other{spec, *roles, *other, other_port};
-  const ConvolutionImage whole{*dims, g.window.axes, image_index, offset};
-  auto from_image = by_images ? images_of_image(of_image, whole) : image_operand(of_image, whole);
-  auto from_other = by_images            ? images_of_result(of_other, whole)
-                    : roles->pixels_in_k ? gradient_operand(of_other)
-                                         : filter_operand(of_other, *dims);
-  if (!from_image || !from_other) return {};
-  from_image->map.type = image_type;
-  from_other->map.type = other_type;
-  for (const BoxedOperand& o : {*from_image, *from_other})
-    if (!o.k_fastest && !takes_either_major(o.map.type)) return {};
-  if (from_image->map.type != from_other->map.type &&
-      !multiplied_as_bytes(from_image->map.type, from_other->map.type))
-    return {};
-  g.window.channels = count_of(spec, roles->channels);
-  const int line = kStageLine / info(image->type).bytes;
-  if (by_images) {  // of a pixel, in whole stages
-    WindowAxis& images = g.window.axes.front();
-    if (images.part.index >= 0 && images.result % line != 0) return {};
-    images.result = (images.result + line - 1) / line * line;
-    spec.extent[dims->back().pixel_index] = images.result;
+
+  bool find_boxes() {
+    const ConvolutionOperand image{spec(), roles_, *image_, image_port_},
+        other{spec(), roles_, *other_, other_port_};
+    const ConvolutionImage whole{dims_, g_.window.axes, image_index_, offset_};
+    image_box_ = by_images_ ? images_of_image(image, whole) : image_operand(image, whole);
+    other_box_ = by_images_           ? images_of_result(other, whole)
+                 : roles_.pixels_in_k ? gradient_operand(other)
+                                      : filter_operand(other, dims_);
+    if (!image_box_ || !other_box_) return false;
+    image_box_->map.type = image_type_;
+    other_box_->map.type = other_type_;
+    for (const BoxedOperand& o : {*image_box_, *other_box_})
+      if (!o.k_fastest && !takes_either_major(o.map.type)) return false;
+    return image_type_ == other_type_ || multiplied_as_bytes(image_type_, other_type_);
+  }
+
+  // Channels fill lines; images of a pixel whole stages.
+  bool fill_stages() {
+    g_.window.channels = count_of(spec(), roles_.channels);
+    if (!by_images_) return true;
+    WindowAxis& images = g_.window.axes.front();
+    if (images.part.index >= 0 && images.result % line() != 0) return false;
+    images.result = (images.result + line() - 1) / line() * line();
+    spec().extent[dims_.back().pixel_index] = images.result;
+    return true;
+  }
+
+  // The pixels of a data gradient's dim with a stride are split into their phases.
+  void split_phases() {
+    if (image_index_ >= 0) pixels_.push_back(image_index_);
+    for (const ImageDim& d : dims_)
+      if (d.tap_index >= 0) taps_.push_back(d.tap_index);
+    int added = 0;  // by splits before this index
+    for (const ImageDim& d : dims_) {
+      if (d.pixel_index < 0) continue;
+      const int at = d.pixel_index + added;
+      if (d.divisor > 1) {
+        split_phase(at, d.divisor);
+        phases_.push_back(at + 1);
+        ++added;
+      }
+      pixels_.push_back(at);
+    }
+  }
+  void split_phase(int at, std::int64_t divisor) {
+    ConvolutionWindow::Bound bound{Dims::filled(spec().extent.size() + 1, 0), spec().extent[at]};
+    split_index(spec(), at, divisor);
+    for (auto* list : {&roles_.batch, &pixels_, &taps_, &roles_.channels, &roles_.side})
+      for (int& i : *list)
+        if (i > at) ++i;
+    for (auto& b : g_.window.bounds) {
+      Dims widened;
+      for (int j = 0; j < b.coefficient.size(); ++j) {
+        if (j == at + 1) widened.push_back(0);
+        widened.push_back(b.coefficient[j]);
+      }
+      b.coefficient = widened;
+    }
+    if (bound.end % divisor == 0) return;
+    bound.coefficient[at] = divisor;
+    bound.coefficient[at + 1] = 1;
+    g_.window.bounds.push_back(std::move(bound));
   }
 
   // The indices in their new order: batch entries, with phases and taps that batch entries number
   // behind them; pixels, outermost first; taps, the axes' outermost first, and channels.
-  const bool taps_in_batch =
-      roles->pixels_in_k && g.window.channels % (by_images ? kFewestTogether : line) != 0;
-  std::vector<int> batch = roles->batch, pixels, taps;
-  if (image_index >= 0) pixels.push_back(image_index);
-  for (const ImageDim& d : *dims)
-    if (d.tap_index >= 0) taps.push_back(d.tap_index);
-  std::vector<int> phases;
-  int added = 0;  // by splits before this index
-  const auto moved = [](std::vector<int>& list, int from) {
-    for (int& i : list)
-      if (i > from) ++i;
-  };
-  std::vector<int> channels = roles->channels, side = roles->side;
-  for (const ImageDim& d : *dims) {
-    if (d.pixel_index < 0) continue;
-    const int at = d.pixel_index + added;
-    if (d.divisor > 1) {
-      ConvolutionWindow::Bound bound{Dims::filled(spec.extent.size() + 1, 0), spec.extent[at]};
-      split_index(spec, at, d.divisor);
-      for (auto* list : {&batch, &pixels, &taps, &channels, &side}) moved(*list, at);
-      phases.push_back(at + 1);
-      ++added;
-      if (bound.end % d.divisor != 0) {
-        bound.coefficient[at] = d.divisor;
-        bound.coefficient[at + 1] = 1;
-        for (auto& b : g.window.bounds) {
-          Dims widened;
-          for (int j = 0; j < b.coefficient.size(); ++j) {
-            if (j == at + 1) widened.push_back(0);
-            widened.push_back(b.coefficient[j]);
-          }
-          b.coefficient = widened;
-        }
-        g.window.bounds.push_back(std::move(bound));
-      } else {
-        for (auto& b : g.window.bounds) b.coefficient.push_back(0);
-      }
+  bool order_indices() {
+    ContractionSpec& c = contraction();
+    std::vector<int> order = roles_.batch;
+    const auto append = [&](const std::vector<int>& list) {
+      order.insert(order.end(), list.begin(), list.end());
+    };
+    const int first_phase = static_cast<int>(order.size());
+    append(phases_);
+    const bool taps_in_batch =
+        roles_.pixels_in_k && g_.window.channels % (by_images_ ? kFewestTogether : line()) != 0;
+    if (taps_in_batch) {
+      g_.window.taps_of = ConvolutionWindow::Taps::batch;
+      for (std::size_t i = 0; i < taps_.size(); ++i)
+        g_.window.tap_batch.push_back(static_cast<int>(order.size() + i));
+      append(taps_);
+    } else if (roles_.pixels_in_k) {
+      g_.window.taps_of = ConvolutionWindow::Taps::columns;
     }
-    pixels.push_back(at);
-  }
-  if (taps_in_batch) {
-    g.window.taps_of = ConvolutionWindow::Taps::batch;
-  } else if (roles->pixels_in_k) {
-    g.window.taps_of = ConvolutionWindow::Taps::columns;
-  }
-  std::vector<int> order = batch;
-  const int first_phase = static_cast<int>(order.size());
-  order.insert(order.end(), phases.begin(), phases.end());
-  if (taps_in_batch)
-    for (int t : taps) {
-      g.window.tap_batch.push_back(static_cast<int>(order.size()));
-      order.push_back(t);
+    const int batch = static_cast<int>(order.size());
+    std::vector<int> of_image, k;
+    if (roles_.pixels_in_k) {
+      if (!taps_in_batch) of_image = taps_;
+      of_image.insert(of_image.end(), roles_.channels.begin(), roles_.channels.end());
+      k = pixels_;
+    } else {
+      of_image = pixels_;
+      k = taps_;
+      k.insert(k.end(), roles_.channels.begin(), roles_.channels.end());
     }
-  const int new_batch = static_cast<int>(order.size());
-  std::vector<int> image_side, k;
-  if (roles->pixels_in_k) {
-    if (!taps_in_batch) image_side = taps;
-    image_side.insert(image_side.end(), channels.begin(), channels.end());
-    k = pixels;
-  } else {
-    image_side = pixels;
-    k = taps;
-    k.insert(k.end(), channels.begin(), channels.end());
+    append(image_is_a_ ? of_image : roles_.side);
+    append(image_is_a_ ? roles_.side : of_image);
+    append(k);
+    // Results that are reduced are numbered in the order that they had.
+    const auto first_k = order.end() - static_cast<std::ptrdiff_t>(k.size());
+    if (!spec().columns.empty() && (!phases_.empty() || !std::is_sorted(order.begin(), first_k)))
+      return false;
+    c.batch = batch;
+    (image_is_a_ ? c.m : c.n) = static_cast<int>(of_image.size());
+    (image_is_a_ ? c.n : c.m) = static_cast<int>(roles_.side.size());
+    reorder(spec(), order);
+    for (auto& b : g_.window.bounds) {
+      Dims r;
+      for (int i : order) r.push_back(b.coefficient[i]);
+      b.coefficient = r;
+    }
+    // Phases stand in the order of their dims, the outermost first; axes the other way round.
+    int phase = first_phase + static_cast<int>(phases_.size());
+    for (WindowAxis& axis : g_.window.axes)
+      if (axis.taps.size() > 1) axis.phase_index = --phase;
+    g_.image = std::move(*image_box_);
+    g_.other = std::move(*other_box_);
+    return true;
   }
-  const auto append = [&](const std::vector<int>& list) {
-    order.insert(order.end(), list.begin(), list.end());
-  };
-  if (image_is_a) append(image_side);
-  append(side);
-  if (!image_is_a) append(image_side);
-  append(k);
-  // Results that are reduced are numbered in the order that they had.
-  const auto first_k = order.end() - static_cast<std::ptrdiff_t>(k.size());
-  if (!spec.columns.empty() && (!phases.empty() || !std::is_sorted(order.begin(), first_k)))
-    return {};
-  c.batch = new_batch;
-  (image_is_a ? c.m : c.n) = static_cast<int>(image_side.size());
-  (image_is_a ? c.n : c.m) = static_cast<int>(side.size());
-  reorder(spec, order);
-  for (auto& b : g.window.bounds) {
-    Dims r;
-    for (int i : order) r.push_back(b.coefficient[i]);
-    b.coefficient = r;
-  }
-  // Phases stand in the order of their dims, the outermost first; axes the other way round.
-  int phase = first_phase + static_cast<int>(phases.size());
-  for (WindowAxis& axis : g.window.axes)
-    if (axis.taps.size() > 1) axis.phase_index = --phase;
-  g.image = std::move(*from_image);
-  g.other = std::move(*from_other);
-  return g;
+};
+
+}  // namespace
+
+std::optional<ImplicitGemm> implicit_gemm(const KernelSpec& given, bool image_is_a) {
+  if (!may_be_convolution(given.contraction())) return {};
+  return ImplicitGemmOf(given, image_is_a).make();
 }
 
 }  // namespace sinter
