@@ -52,6 +52,10 @@ std::optional<Groups> groups_of(const KernelSpec& spec) {
   return g;
 }
 
+int image_port(const ContractionSpec& c, const Groups& groups) {
+  return (groups.gradient ? c.b() : c.a()).body.statements.front().port;
+}
+
 // How many groups are joined, so that their channels are whole lines; 1: none.
 std::int64_t groups_of_lines(std::int64_t groups, std::int64_t channels) {
   if (channels % kLine == 0) return 1;
@@ -75,6 +79,161 @@ std::int64_t groups_in_lines(std::int64_t groups, std::int64_t channels) {
   return best;
 }
 
+// The new domain: the old one with rows or columns of their own for `joined` groups, on both sides
+// of the product.
+struct JoinedDomain {
+  Dims extent;
+  int outer = -1;  // of the joined groups
+  int a = -1;      // the group of the result's rows or columns
+  int b = -1;      // that of the image's channels
+
+  JoinedDomain(const KernelSpec& given, const Groups& groups, std::int64_t joined)
+      : given_(given),
+        group_(groups.index),
+        joined_(joined),
+        of_(static_cast<std::size_t>(given.extent.size())) {
+    const ContractionSpec& c = given.contraction();
+    outer = add(given.extent[group_] / joined);
+    keep(0, c.batch);
+    if (groups.gradient) a = add(joined);
+    keep(c.first_m(), c.first_n());
+    (groups.gradient ? b : a) = add(joined);
+    keep(c.first_n(), c.first_k());
+    if (!groups.gradient) b = add(joined);
+    keep(c.first_k(), given.extent.size());
+  }
+  // An access whose group is `group` of the joined ones.
+  Access mapped_to(int group, const Access& access) const {
+    std::vector<Affine> of = of_;
+    of[static_cast<std::size_t>(group_)] = affine({{outer, joined_}, {group, 1}});
+    return mapped(access, given_.extent, of, extent.size());
+  }
+
+ private:
+  const KernelSpec& given_;
+  const int group_;
+  const std::int64_t joined_;
+  std::vector<Affine> of_;  // what the old indices are
+
+  int add(std::int64_t n) {
+    extent.push_back(n);
+    return extent.size() - 1;
+  }
+  void keep(int from, int to) {
+    for (int i = from; i < to; ++i)
+      if (i != group_) of_[static_cast<std::size_t>(i)] = affine({{add(given_.extent[i]), 1}});
+  }
+};
+
+// The product on the new domain.
+KernelSpec joined_product(const KernelSpec& given, const Groups& groups,
+                          const JoinedDomain& domain) {
+  KernelSpec spec = given;
+  ContractionSpec& c = spec.contraction();
+  spec.extent = domain.extent;
+  if (groups.gradient) {
+    ++c.m;
+    ++c.n;
+  } else {
+    ++c.n;
+    c.k_indices.insert(c.k_indices.begin(), KIndex::channels);
+  }
+  const int image = image_port(c, groups);
+  for (std::size_t i = 0; i < spec.ports.size(); ++i)
+    spec.ports[i].access =
+        domain.mapped_to(static_cast<int>(i) == image ? domain.b : domain.a, given.ports[i].access);
+  return spec;
+}
+
+// W': its columns, taps, channels, with zeros where the groups are not the same. `spec` reads it in
+// place of the filter.
+KernelSpec copy_filter(const KernelSpec& given, const JoinedDomain& domain, KernelSpec& spec,
+                       Temporaries& temporaries) {
+  ContractionSpec& c = spec.contraction();
+  const KernelPort& filter =
+      spec.ports[static_cast<std::size_t>(c.b().body.statements.front().port)];
+  std::vector<int> order{domain.outer};
+  for (int i = 1; i < given.contraction().batch; ++i)
+    if (moves_along(filter.access, i)) order.push_back(i);
+  for (int i = c.first_n(); i < c.first_k(); ++i) order.push_back(i);
+  std::vector<int> channels;
+  for (int i = 0; i < c.k(); ++i)
+    (c.k_indices[static_cast<std::size_t>(i)] == KIndex::channels ? channels : order)
+        .push_back(c.first_k() + i);
+  order.insert(order.end(), channels.begin(), channels.end());
+  KernelPort load = filter;
+  Dims size;
+  load.access.stride = {};
+  Window same{.coefficient = {}, .base = 0, .divisor = 1, .extent = 1, .stride = 0};
+  for (int i : order) {
+    size.push_back(domain.extent[i]);
+    load.access.stride.push_back(filter.access.stride[i]);
+    same.coefficient.push_back(i == domain.a ? 1 : i == domain.b ? -1 : 0);
+  }
+  load.access.windows = {same};
+  KernelPort written;
+  KernelSpec copy = copy_kernel(given, load, size, load.name + "_diagonal", temporaries, written);
+  read_instead(spec, c.b(), written, packed_in_order(domain.extent.size(), order, size));
+  mark_zeros(copy, spec);
+  return copy;
+}
+
+// R, the sums of all pairs of groups, packed with the channels that lie together in the filter
+// innermost: `write` is where on the domain.
+KernelPort sums_of_pairs(const KernelSpec& spec, const Groups& groups, const JoinedDomain& domain,
+                         Temporaries& temporaries, Access& write) {
+  const ContractionSpec& c = spec.contraction();
+  const Dims& image = spec.ports[static_cast<std::size_t>(image_port(c, groups))].access.stride;
+  std::vector<int> order, channels{domain.b};
+  for (int i = 0; i < c.first_k(); ++i) {
+    if (i == domain.b) continue;
+    const bool of_image = i >= c.first_n() && image[i] > 0 && image[i] < groups.channels;
+    (of_image ? channels : order).push_back(i);
+  }
+  order.insert(order.end(), channels.begin(), channels.end());
+  Dims size;
+  for (int i : order) size.push_back(domain.extent[i]);
+  write = packed_in_order(domain.extent.size(), order, size);
+  return temporaries.add(spec.body.statements.front().label + "_of_all_groups", DataType::f32, size,
+                         write);
+}
+
+// The kernel that takes their diagonal and computes what comes behind.
+KernelSpec take_diagonal(const KernelSpec& given, const JoinedDomain& domain, int results,
+                         const KernelPort& all, const Access& write) {
+  KernelSpec diagonal = given;
+  diagonal.family = PointwiseSpec{};
+  std::vector<int> left;  // of the new domain: all results but b
+  for (int i = 0; i < results; ++i)
+    if (i != domain.b) left.push_back(i);
+  const auto these = [&](const Dims& dims) {
+    Dims r;
+    for (int i : left) r.push_back(dims[i]);
+    return r;
+  };
+  diagonal.extent = these(domain.extent);
+  for (std::size_t i = 0; i < diagonal.ports.size(); ++i) {
+    Access& access = diagonal.ports[i].access;
+    access = domain.mapped_to(domain.a, given.ports[i].access);
+    access.stride = these(access.stride);
+    for (Window& w : access.windows) w.coefficient = these(w.coefficient);
+  }
+  Access read;
+  for (int i : left)
+    read.stride.push_back(write.stride[i] + (i == domain.a ? write.stride[domain.b] : 0));
+  load_sum(diagonal, read_back(all, read));
+  return diagonal;
+}
+
+// What is computed of the sums is left to another kernel: they are stored.
+void store_sums(KernelSpec& spec, KernelPort to) {
+  Statement store = statement(StatementKind::store, DataType::f32, "");
+  store.args = {0};
+  store.port = static_cast<int>(spec.ports.size());
+  spec.ports.push_back(std::move(to));
+  spec.body.statements = {spec.body.statements.front(), store};
+}
+
 }  // namespace
 
 std::vector<KernelSpec> block_diagonal(const KernelSpec& given, int way, Temporaries& temporaries) {
@@ -82,141 +241,23 @@ std::vector<KernelSpec> block_diagonal(const KernelSpec& given, int way, Tempora
   if (!found) return {};
   const std::int64_t groups = given.extent[found->index],
                      of_lines = groups_of_lines(groups, found->channels),
-                     j = way == 0 ? of_lines : groups_in_lines(groups, found->channels);
-  if (j == 1 || (way > 0 && (found->gradient || j == of_lines))) return {};
-  const ContractionSpec& old = given.contraction();
-  const bool gradient = found->gradient;
-
-  // The new domain: the old one with rows or columns of their own for the groups that are joined,
-  // on both sides of the product.
-  Dims extent;
-  std::vector<Affine> of(static_cast<std::size_t>(given.extent.size()));
-  const auto add = [&](std::int64_t n) {
-    extent.push_back(n);
-    return extent.size() - 1;
-  };
-  const auto keep = [&](int from, int to) {
-    for (int i = from; i < to; ++i)
-      if (i != found->index) of[static_cast<std::size_t>(i)] = affine({{add(given.extent[i]), 1}});
-  };
-  const int outer = add(given.extent[found->index] / j);
-  keep(0, old.batch);
-  int a = -1, b = -1;  // of the result's rows or columns, and of the image's channels
-  if (gradient) a = add(j);
-  keep(old.first_m(), old.first_n());
-  if (gradient)
-    b = add(j);
-  else
-    a = add(j);
-  keep(old.first_n(), old.first_k());
-  if (!gradient) b = add(j);
-  keep(old.first_k(), given.extent.size());
-  const int rank = extent.size();
-  const auto on = [&](const Access& access, int group) {
-    std::vector<Affine> indices = of;
-    indices[static_cast<std::size_t>(found->index)] = affine({{outer, j}, {group, 1}});
-    return mapped(access, given.extent, indices, rank);
-  };
-
-  KernelSpec spec = given;
-  ContractionSpec& c = spec.contraction();
-  spec.extent = extent;
-  (gradient ? c.m : c.n) += 1;
-  if (gradient)
-    ++c.n;
-  else
-    c.k_indices.insert(c.k_indices.begin(), KIndex::channels);
-  ProductOperand &image = gradient ? c.b() : c.a(), &other = gradient ? c.a() : c.b();
-  const int image_port = image.body.statements.front().port;
-  for (std::size_t i = 0; i < spec.ports.size(); ++i)
-    spec.ports[i].access = on(given.ports[i].access, static_cast<int>(i) == image_port ? b : a);
-
+                     joined = way == 0 ? of_lines : groups_in_lines(groups, found->channels);
+  if (joined == 1 || (way > 0 && (found->gradient || joined == of_lines))) return {};
+  const JoinedDomain domain(given, *found, joined);
+  KernelSpec spec = joined_product(given, *found, domain);
   std::vector<KernelSpec> kernels;
-  if (!gradient) {
-    // W': its columns, taps, channels, with zeros where the groups are not the same.
-    const KernelPort& filter =
-        spec.ports[static_cast<std::size_t>(other.body.statements.front().port)];
-    std::vector<int> order{outer};
-    for (int i = 1; i < old.batch; ++i)
-      if (moves_along(filter.access, i)) order.push_back(i);
-    for (int i = c.first_n(); i < c.first_k(); ++i) order.push_back(i);
-    std::vector<int> channels;
-    for (int i = 0; i < c.k(); ++i)
-      (c.k_indices[static_cast<std::size_t>(i)] == KIndex::channels ? channels : order)
-          .push_back(c.first_k() + i);
-    order.insert(order.end(), channels.begin(), channels.end());
-    KernelPort load = filter;
-    Dims size;
-    load.access.stride = {};
-    Window same{.coefficient = {}, .base = 0, .divisor = 1, .extent = 1, .stride = 0};
-    for (int i : order) {
-      size.push_back(extent[i]);
-      load.access.stride.push_back(filter.access.stride[i]);
-      same.coefficient.push_back(i == a ? 1 : i == b ? -1 : 0);
-    }
-    load.access.windows = {same};
-    KernelPort written;
-    kernels.push_back(
-        copy_kernel(given, load, size, load.name + "_diagonal", temporaries, written));
-    read_instead(spec, other, written, packed_in_order(rank, order, size));
-    mark_zeros(kernels.back(), spec);
-    drop_unused(spec);
-    simplify_domain(spec);
-    kernels.push_back(std::move(spec));
-    return kernels;
+  if (!found->gradient) kernels.push_back(copy_filter(given, domain, spec, temporaries));
+  std::optional<KernelSpec> diagonal;
+  if (found->gradient) {
+    Access write;
+    KernelPort all = sums_of_pairs(spec, *found, domain, temporaries, write);
+    diagonal = take_diagonal(given, domain, spec.contraction().first_k(), all, write);
+    store_sums(spec, std::move(all));
   }
-
-  // R, and the kernel that takes its diagonal and computes what comes behind.
-  const int results = c.first_k();
-  Dims size;
-  std::vector<int> order;
-  std::vector<int> channels{b};
-  for (int i = 0; i < results; ++i) {
-    const bool of_image =
-        i >= c.first_n() && i != b &&
-        spec.ports[static_cast<std::size_t>(image_port)].access.stride[i] > 0 &&
-        spec.ports[static_cast<std::size_t>(image_port)].access.stride[i] < found->channels;
-    if (of_image)
-      channels.push_back(i);
-    else if (i != b)
-      order.push_back(i);
-  }
-  order.insert(order.end(), channels.begin(), channels.end());
-  for (int i : order) size.push_back(extent[i]);
-  const Access write = packed_in_order(rank, order, size);
-  const Statement acc = given.body.statements.front();
-  KernelPort all = temporaries.add(acc.label + "_of_all_groups", DataType::f32, size, write);
-
-  KernelSpec diagonal = given;
-  diagonal.family = PointwiseSpec{};
-  std::vector<int> left;  // of the new domain: all results but b
-  for (int i = 0; i < results; ++i)
-    if (i != b) left.push_back(i);
-  const auto these = [&](const Dims& dims) {
-    Dims r;
-    for (int i : left) r.push_back(dims[i]);
-    return r;
-  };
-  diagonal.extent = these(extent);
-  for (std::size_t i = 0; i < diagonal.ports.size(); ++i) {
-    Access& access = diagonal.ports[i].access;
-    access = on(given.ports[i].access, a);
-    access.stride = these(access.stride);
-    for (Window& w : access.windows) w.coefficient = these(w.coefficient);
-  }
-  Access read;
-  for (int i : left) read.stride.push_back(write.stride[i] + (i == a ? write.stride[b] : 0));
-  load_sum(diagonal, read_back(all, read));
-
-  Statement store = statement(StatementKind::store, DataType::f32, "");
-  store.args = {0};
-  store.port = static_cast<int>(spec.ports.size());
-  spec.ports.push_back(std::move(all));
-  spec.body.statements = {acc, store};
   drop_unused(spec);
   simplify_domain(spec);
   kernels.push_back(std::move(spec));
-  kernels.push_back(std::move(diagonal));
+  if (diagonal) kernels.push_back(std::move(*diagonal));
   return kernels;
 }
 
