@@ -166,151 +166,221 @@ bool channels_together(const KernelSpec& spec, const DepthwiseConfig& e, int bes
   });
 }
 
-std::optional<DepthwisePlan> plan_as(const KernelSpec& given, bool groups,
-                                     const DeviceModel& device) {
-  const auto of_group = channels_of_group(given, groups);
-  if (!of_group) return {};
-  DepthwisePlan plan{given, {}};
-  KernelSpec& spec = plan.spec;
-  const ContractionSpec& c = spec.contraction();
-  DepthwiseConfig& e = plan.engine;
-  e.gradient = c.k_indices.front() == KIndex::pixels;
-  const ProductOperand &with_windows = e.gradient ? c.b() : c.a(),
-                       &factors = e.gradient ? c.a() : c.b();
-  const KernelPort* const image = loaded(spec, with_windows, e.image.port);
-  const KernelPort* const other = loaded(spec, factors, e.other.port);
-  if (!image || !other || !other->access.windows.empty() ||
-      !may_be_summed(spec, image->type, other->type))
-    return {};
-  const int found =
-      channel_of(c, image->access, e.gradient ? &other->access : nullptr, other->access);
-  if (found < 0) return {};
-  put_channel_last(spec, found);
-  e.channel = c.batch - 1;
-  const int filters = index_of_filters(c), beside = filters < 0 ? e.channel : filters;
+// The steps of planning one, in order; what returns a bool says whether it is such a convolution.
+class DepthwiseSearch {
+ public:
+  DepthwiseSearch(const KernelSpec& given, bool groups, const DeviceModel& device)
+      : plan_{given, {}}, groups_(groups), device_(device) {}
 
-  ConvolutionRoles roles;
-  for (int i = 0; i < e.channel; ++i) roles.batch.push_back(i);
-  roles.channels = {e.channel};
-  auto &taps = roles.taps, &pixels = roles.pixels;
-  for (int i = c.first_m(); i < spec.extent.size(); ++i)
-    if (i != filters && i != *of_group)
-      ((i >= c.first_k()) == e.gradient ? pixels : taps).push_back(i);
-  roles.pixels_in_k = e.gradient;
-  int image_index = -1;
-  std::int64_t offset = 0;
-  auto dims = image_dims(spec, roles, image->access, image_index, offset);
-  if (!dims) return {};
-  std::size_t tapped = 0;
-  double image_elements = elements(spec.extent, 0, c.batch) *
-                          (image_index < 0 ? 1 : static_cast<double>(spec.extent[image_index]));
-  if (*of_group >= 0) {
-    if (image->access.stride[*of_group] < 1 ||
-        std::any_of(image->access.windows.begin(), image->access.windows.end(),
-                    [&](const Window& w) { return w.coefficient[*of_group] != 0; }))
-      return {};
-    image_elements *= static_cast<double>(spec.extent[*of_group]);
+  std::optional<DepthwisePlan> make() {
+    if (!find_operands() || !find_dims() || !find_widths()) return {};
+    constexpr double kReached = 0.85;  // of what a streaming kernel reaches
+    memory_ = bytes_of(spec_, e_, image_elements_) / (kReached * device_.memory_bandwidth);
+    try_ordinary_cores();
+    e_ = with_width(widths_.back(), most_lanes());
+    try_planes();
+    if (!groups_) try_lines();
+    if (!groups_ && (dims_.size() == 2 || (dims_.size() == 1 && !e_.gradient)))
+      try_one_or_two_dims();
+    if (!best_) return {};
+    // With strides the estimates of joined groups are too long. (64 x 128 x 56 x 56, 3 x 3, groups
+    // of 4, stride 2, on an H200: data gradient 33 us joined where 55 are reckoned, 43 so; f32 72
+    // where 46 are reckoned; forward 23 joined, 36 reckoned.)
+    constexpr double kStrided = 1.8;
+    const bool strided = std::any_of(
+        dims_.begin(), dims_.end(), [](const ImageDim& d) { return d.divisor > 1 || d.pixel > 1; });
+    if (groups_ && strided) best_->microseconds *= kStrided;
+    e_ = *std::move(best_);
+    return std::move(plan_);
+  }
+
+ private:
+  DepthwisePlan plan_;
+  KernelSpec& spec_ = plan_.spec;
+  DepthwiseConfig& e_ = plan_.engine;
+  const bool groups_;
+  const DeviceModel& device_;
+  const KernelPort *image_ = nullptr, *other_ = nullptr;
+  int of_group_ = -1;  // the index of a group's channels
+  int filters_ = -1, beside_ = -1;
+  std::vector<ImageDim> dims_;
+  double image_elements_ = 0;
+  std::vector<int> widths_{1};  // channels of a thread
+  double memory_ = 0;           // microseconds
+  std::optional<DepthwiseConfig> best_;
+
+  bool find_operands() {
+    const auto of_group = channels_of_group(spec_, groups_);
+    if (!of_group) return false;
+    of_group_ = *of_group;
+    const ContractionSpec& c = spec_.contraction();
+    e_.gradient = c.k_indices.front() == KIndex::pixels;
+    image_ = loaded(spec_, e_.gradient ? c.b() : c.a(), e_.image.port);
+    other_ = loaded(spec_, e_.gradient ? c.a() : c.b(), e_.other.port);
+    if (!image_ || !other_ || !other_->access.windows.empty() ||
+        !may_be_summed(spec_, image_->type, other_->type))
+      return false;
+    const int found =
+        channel_of(c, image_->access, e_.gradient ? &other_->access : nullptr, other_->access);
+    if (found < 0) return false;
+    put_channel_last(spec_, found);
+    e_.channel = c.batch - 1;
+    filters_ = index_of_filters(c);
+    beside_ = filters_ < 0 ? e_.channel : filters_;
+    return true;
+  }
+
+  bool find_dims() {
+    const ContractionSpec& c = spec_.contraction();
+    ConvolutionRoles roles;
+    for (int i = 0; i < e_.channel; ++i) roles.batch.push_back(i);
+    roles.channels = {e_.channel};
+    for (int i = c.first_m(); i < spec_.extent.size(); ++i)
+      if (i != filters_ && i != of_group_)
+        ((i >= c.first_k()) == e_.gradient ? roles.pixels : roles.taps).push_back(i);
+    roles.pixels_in_k = e_.gradient;
+    int image_index = -1;
+    std::int64_t offset = 0;
+    auto dims = image_dims(spec_, roles, image_->access, image_index, offset);
+    if (!dims) return false;
+    dims_ = std::move(*dims);
+    image_elements_ = elements(spec_.extent, 0, c.batch) *
+                      (image_index < 0 ? 1 : static_cast<double>(spec_.extent[image_index]));
+    if (of_group_ >= 0 && !loop_over_group()) return false;
+    std::size_t tapped = 0;
+    for (const ImageDim& d : dims_) {
+      // A part of the image sees as much of it as its pixels do.
+      image_elements_ *= d.parts.empty()
+                             ? static_cast<double>(d.extent)
+                             : seen(spec_, d, static_cast<int>(spec_.extent[d.pixel_index]));
+      if (d.extent >= kMostSide || spec_.extent[d.pixel_index] >= kMostSide) return false;
+      tapped += d.tap_index >= 0;
+      if (!d.parts.empty() && (!e_.gradient || d.divisor > 1)) return false;
+    }
+    if (tapped != roles.taps.size()) return false;
+    // Groups have taps: products of batches of matrices have none. A thread block loads the filter
+    // of its channels once, for all batch entries.
+    if (groups_ && roles.taps.empty()) return false;
+    for (int i = 0; i < e_.channel && !e_.gradient; ++i)
+      if (other_->access.stride[i] != 0) return false;
+    e_.image.offset = image_->access.offset + offset;
+    return taps_of(spec_, dims_.back()) <= kMostTaps;
+  }
+
+  // A group's channels are looped over as taps are.
+  bool loop_over_group() {
+    const Access& a = image_->access;
+    if (a.stride[of_group_] < 1 ||
+        std::any_of(a.windows.begin(), a.windows.end(),
+                    [&](const Window& w) { return w.coefficient[of_group_] != 0; }))
+      return false;
+    image_elements_ *= static_cast<double>(spec_.extent[of_group_]);
     ImageDim channels;
-    channels.tap_index = *of_group;
+    channels.tap_index = of_group_;
     channels.tap = 1;
-    channels.extent = spec.extent[*of_group];
-    channels.stride = image->access.stride[*of_group];
-    e.looped.push_back(std::move(channels));
+    channels.extent = spec_.extent[of_group_];
+    channels.stride = a.stride[of_group_];
+    e_.looped.push_back(std::move(channels));
+    return true;
   }
-  for (const ImageDim& d : *dims) {
-    // A part of the image sees as much of it as its pixels do.
-    image_elements *= d.parts.empty() ? static_cast<double>(d.extent)
-                                      : seen(spec, d, static_cast<int>(spec.extent[d.pixel_index]));
-    if (d.extent >= kMostSide || spec.extent[d.pixel_index] >= kMostSide) return {};
-    tapped += d.tap_index >= 0;
-    if (!d.parts.empty() && (!e.gradient || d.divisor > 1)) return {};
-  }
-  if (tapped != taps.size()) return {};
-  // Groups have taps: products of batches of matrices have none. A thread block loads the filter of
-  // its channels once, for all batch entries.
-  if (groups && taps.empty()) return {};
-  for (int i = 0; i < e.channel && !e.gradient; ++i)
-    if (other->access.stride[i] != 0) return {};
-  e.image.offset = image->access.offset + offset;
-  if (taps_of(spec, dims->back()) > kMostTaps) return {};
 
   // Channels lie together, or else pixels of a line do.
-  const auto together = [&](const KernelPort& p, int width) {
-    return common_step(spec, p.access, beside, width) == 1 &&
-           alignment(spec, p, beside, width) == width;
-  };
-  const auto walked = [&](int width) {
-    return (filters >= 0 || together(*image, width)) && (!e.gradient || together(*other, width));
-  };
-  const std::int64_t channels = spec.extent[e.channel] * (filters < 0 ? 1 : spec.extent[filters]);
-  e.threads = kThreads;
-  std::vector<int> widths{1};
-  if (groups ? channels_together(spec, e, beside) : walked(1)) {
-    const bool wide = groups || info(image->type).bytes != 2 || dims->size() != 2;
-    const auto fits = [&](int width) { return spec.extent[beside] % width == 0 && walked(width); };
-    if (fits(2)) widths = wide ? std::vector{1, 2} : std::vector{2};
-    if (wide && (groups || info(image->type).bytes != 2) && fits(4)) widths.push_back(4);
-    e.lanes = 0;
-  } else if (dims->back().stride == 1) {
-    e.lanes = 1;
-    e.along_columns = !e.gradient;
-  } else {
-    return {};
+  bool together(const KernelPort& p, int width) const {
+    return common_step(spec_, p.access, beside_, width) == 1 &&
+           alignment(spec_, p, beside_, width) == width;
   }
-  constexpr double kReached = 0.85;  // of what a streaming kernel reaches
-  const double memory = bytes_of(spec, e, image_elements) / (kReached * device.memory_bandwidth);
-  const auto with_width = [&](int each, int most_lanes) {
-    DepthwiseConfig w = e;
+  bool walked(int width) const {
+    return (filters_ >= 0 || together(*image_, width)) &&
+           (!e_.gradient || together(*other_, width));
+  }
+  bool find_widths() {
+    e_.threads = kThreads;
+    if (groups_ ? channels_together(spec_, e_, beside_) : walked(1)) {
+      const bool two_bytes = info(image_->type).bytes == 2,
+                 wide = groups_ || !two_bytes || dims_.size() != 2;
+      const auto fits = [&](int width) {
+        return spec_.extent[beside_] % width == 0 && walked(width);
+      };
+      if (fits(2)) widths_ = wide ? std::vector{1, 2} : std::vector{2};
+      if (wide && (groups_ || !two_bytes) && fits(4)) widths_.push_back(4);
+      e_.lanes = 0;
+      return true;
+    }
+    e_.lanes = 1;
+    e_.along_columns = !e_.gradient;
+    return dims_.back().stride == 1;
+  }
+
+  std::int64_t channels() const {
+    return spec_.extent[e_.channel] * (filters_ < 0 ? 1 : spec_.extent[filters_]);
+  }
+  int most_lanes() const { return e_.gradient ? kMostLanes / 2 : kMostLanes; }
+  DepthwiseConfig with_width(int each, int most) const {
+    DepthwiseConfig w = e_;
     w.each = each;
-    w.packing = w.along_columns ? choose_packing(spec, dims->back().pixel_index, kMostPacked)
-                                : choose_packing(spec, beside, each);
+    w.packing = w.along_columns ? choose_packing(spec_, dims_.back().pixel_index, kMostPacked)
+                                : choose_packing(spec_, beside_, each);
     if (w.lanes == 1) return w;
-    w.lanes = lanes_for(channels, each, most_lanes);
-    const double images = elements(spec.extent, 0, e.channel) *
-                          elements(spec.extent, spec.contraction().first_k(),
-                                   spec.extent.size() - static_cast<int>(dims->size()));
-    if (e.gradient && reads_whole_lines(channels, each, images, device)) w.lanes = kMostLanes;
+    w.lanes = lanes_for(channels(), each, most);
+    const double images = elements(spec_.extent, 0, e_.channel) *
+                          elements(spec_.extent, spec_.contraction().first_k(),
+                                   spec_.extent.size() - static_cast<int>(dims_.size()));
+    if (e_.gradient && reads_whole_lines(channels(), each, images, device_)) w.lanes = kMostLanes;
     return w;
-  };
-  std::optional<DepthwiseConfig> best;
-  const auto on_ordinary = [&](const DepthwiseConfig& w) {
-    auto with = walked_on_ordinary_cores(spec, w, *dims, memory, device);
-    if (with && (!best || with->microseconds < best->microseconds)) best = std::move(with);
-  };
-  for (const int each : widths)
-    on_ordinary(with_width(each, e.gradient ? kMostLanes / 2 : kMostLanes));
-  if (!best && e.lanes != 1) on_ordinary(with_width(1, kFewestLanes));  // a large filter
-  e = with_width(widths.back(), e.gradient ? kMostLanes / 2 : kMostLanes);
+  }
+
+  void try_ordinary_cores() {
+    const auto walk = [&](const DepthwiseConfig& w) {
+      auto with = walked_on_ordinary_cores(spec_, w, dims_, memory_, device_);
+      if (with && (!best_ || with->microseconds < best_->microseconds)) best_ = std::move(with);
+    };
+    for (const int each : widths_) walk(with_width(each, most_lanes()));
+    if (!best_ && e_.lanes != 1) walk(with_width(1, kFewestLanes));  // a large filter
+  }
+
   // The estimates of loads to registers are too short where a pack is few bytes: planes are taken
   // where they were measured to be faster. Groups of several channels are compared.
-  if (auto planes = e.gradient ? plan_depthwise_planes_gradient(spec, e, *dims, memory, device)
-                               : plan_depthwise_planes(spec, e, *dims, memory, device)) {
-    const bool sure = device.depthwise == "planes" || *of_group < 0;
+  void try_planes() {
+    auto planes = e_.gradient ? plan_depthwise_planes_gradient(spec_, e_, dims_, memory_, device_)
+                              : plan_depthwise_planes(spec_, e_, dims_, memory_, device_);
+    if (!planes) return;
+    const bool sure = device_.depthwise == "planes" || of_group_ < 0;
     // Gradients' images are cut in as many parts as their own estimate says.
-    if (best && sure && !e.gradient)
-      planes->microseconds = std::min(planes->microseconds, best->microseconds);
-    if (device.depthwise == "planes" ||
-        (device.depthwise.empty() && (!best || sure || planes->microseconds < best->microseconds)))
-      best = std::move(planes);
+    if (best_ && sure && !e_.gradient)
+      planes->microseconds = std::min(planes->microseconds, best_->microseconds);
+    if (device_.depthwise == "planes" ||
+        (device_.depthwise.empty() &&
+         (!best_ || sure || planes->microseconds < best_->microseconds)))
+      best_ = std::move(planes);
   }
+
   // Channels first, before and so, on an H200: 7 x 7, 64 x 384 x 28 x 28 70.9 and 44.8 us, 64 x 768
   // x 14 x 14 50.1 and 28.2; 5 x 5, 64 x 240 x 28 x 28 24.3 and 28.0, 64 x 144 x 56 x 56 45.7
   // and 51.0; 3 x 3, 128 x 144 x 56 x 56 88.3 and 87.8.
-  constexpr int kFewestInLines = 36;
-  if (!groups)
-    if (auto lines = plan_depthwise_lines(spec, e, *dims, memory, device)) {
-      const bool faster =
-          !best || (!best->planes && lines->microseconds < best->microseconds &&
-                    taps_of(spec, lines->down) * taps_of(spec, lines->across) >= kFewestInLines);
-      if (device.depthwise.empty() ? faster : device.depthwise == "mma") best = std::move(lines);
-    }
-  const bool one_dim = dims->size() == 1;
-  if (!groups && (dims->size() == 2 || (one_dim && !e.gradient))) {
-    const int vector = channels % 4 == 0 && walked(4) ? 4 : e.each;
-    e.down = one_dim ? ImageDim{} : dims->front();
-    e.across = dims->back();
-    auto mma = e.gradient ? plan_depthwise_gradient_mma(spec, e, memory, device)
-                          : plan_depthwise_mma(spec, e, vector, memory, device);
+  void try_lines() {
+    constexpr int kFewestInLines = 36;
+    auto lines = plan_depthwise_lines(spec_, e_, dims_, memory_, device_);
+    if (!lines) return;
+    const bool faster =
+        !best_ || (!best_->planes && lines->microseconds < best_->microseconds &&
+                   taps_of(spec_, lines->down) * taps_of(spec_, lines->across) >= kFewestInLines);
+    if (device_.depthwise.empty() ? faster : device_.depthwise == "mma") best_ = std::move(lines);
+  }
+
+  // `name`: by which a test asks for it.
+  void consider(std::optional<DepthwiseConfig> other, std::string_view name, bool worth) {
+    const bool faster = worth && other && (!best_ || other->microseconds < best_->microseconds);
+    if (other && (device_.depthwise.empty() ? faster : device_.depthwise == name))
+      best_ = std::move(other);
+  }
+  // Tensor cores, and ordinary ones with pixels by TMA.
+  void try_one_or_two_dims() {
+    const bool one_dim = dims_.size() == 1;
+    const int vector = channels() % 4 == 0 && walked(4) ? 4 : e_.each;
+    e_.down = one_dim ? ImageDim{} : dims_.front();
+    e_.across = dims_.back();
+    auto mma = e_.gradient ? plan_depthwise_gradient_mma(spec_, e_, memory_, device_)
+                           : plan_depthwise_mma(spec_, e_, vector, memory_, device_);
     // Few taps leave ordinary cores idle, too, and tensor cores' kernels move more through shared
     // memory, which their estimates know little of. (On an H100, ordinary and tensor cores: 128 x
     // 144 x 56 x 56, 3 x 3 101 and 98 to 126 us, its filter gradient 99 and 108 to 132; 64 x 384 x
@@ -321,37 +391,19 @@ std::optional<DepthwisePlan> plan_as(const KernelSpec& given, bool groups,
     // Of single channels as groups, as long as few lanes of a line have none: 144 channels, 3 x 3,
     // on an H200 78 us in lines of 64 channels, 74 on ordinary cores; 66 in lines of
     // all 144.
-    constexpr double kMostLanes = 1.25;
-    auto units = one_dim ? std::nullopt : plan_units_gradient(spec, e, memory, device);
-    const double width = units ? 8.0 * units->lanes : 1,
-                 all_lanes = std::ceil(static_cast<double>(channels) / width) * width;
-    const bool enough = taps_of(spec, e.down) * taps_of(spec, e.across) >=
+    constexpr double kMostEmpty = 1.25;
+    auto units = one_dim ? std::nullopt : plan_units_gradient(spec_, e_, memory_, device_);
+    const double all = static_cast<double>(channels()), width = units ? 8.0 * units->lanes : 1;
+    const bool enough = taps_of(spec_, e_.down) * taps_of(spec_, e_.across) >=
                         (one_dim ? kFewestOfLine : kFewestTaps),
-               few_empty = all_lanes <= kMostLanes * static_cast<double>(channels);
-    // `name`: by which a test asks for it.
-    const auto consider = [&](std::optional<DepthwiseConfig> other, std::string_view name,
-                              bool worth) {
-      const bool faster = worth && other && (!best || other->microseconds < best->microseconds);
-      if (other && (device.depthwise.empty() ? faster : device.depthwise == name))
-        best = std::move(other);
-    };
-    if (!one_dim) consider(plan_depthwise_rows(spec, e, memory, device), "rows", true);
-    if (mma && units && device.depthwise == "mma" && mma->microseconds <= units->microseconds)
+               few_empty = std::ceil(all / width) * width <= kMostEmpty * all;
+    if (!one_dim) consider(plan_depthwise_rows(spec_, e_, memory_, device_), "rows", true);
+    if (mma && units && device_.depthwise == "mma" && mma->microseconds <= units->microseconds)
       units.reset();
     consider(std::move(mma), "mma", enough);
     consider(std::move(units), "mma", few_empty);
   }
-  if (!best) return {};
-  // With strides the estimates of joined groups are too long. (64 x 128 x 56 x 56, 3 x 3, groups of
-  // 4, stride 2, on an H200: data gradient 33 us joined where 55 are reckoned, 43 so; f32 72 where
-  // 46 are reckoned; forward 23 joined, 36 reckoned.)
-  constexpr double kStrided = 1.8;
-  const bool strided = std::any_of(dims->begin(), dims->end(),
-                                   [](const ImageDim& d) { return d.divisor > 1 || d.pixel > 1; });
-  if (groups && strided) best->microseconds *= kStrided;
-  e = *std::move(best);
-  return plan;
-}
+};
 
 }  // namespace
 
@@ -361,12 +413,12 @@ int index_of_filters(const ContractionSpec& c) {
 }
 
 std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& spec, const DeviceModel& device) {
-  return plan_as(spec, false, device);
+  return DepthwiseSearch(spec, false, device).make();
 }
 
 std::optional<DepthwisePlan> plan_channel_groups(const KernelSpec& spec,
                                                  const DeviceModel& device) {
-  return plan_as(spec, true, device);
+  return DepthwiseSearch(spec, true, device).make();
 }
 
 }  // namespace sinter
