@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <iterator>
 #include <numeric>
 
 #include "plan/kernel_spec.hpp"
@@ -78,168 +78,222 @@ bool has_few_rows(const TileProblem& p) {
          std::min(p.rows, p.columns) <= kInstructionRows;
 }
 
+// Of matmuls as 27 shapes of 24 tiles each showed on an H100, most of them one round of tiles with
+// weights of language models; of convolutions as fitted before; of phases as 17 strided data
+// gradients of ten tiles each did on an H200 (64 x 112 x 80 x 80, 256 filters of 3 x 3, stride 2:
+// 111 us in 256 x 128 alone, 132 in pairs of them), and two filter gradients of 1 x 1 and stride 2
+// (256 images, 16 parts of k in halves of 128 x 256 and in pairs of 128 x 128: 256 x 56 x 56, 512
+// filters 104.3 and 112.5 us, 512 x 28 x 28, 1024 filters 92.1 and 90.9). What an SM takes of the
+// second-level cache (bytes a clock); what blocks that share an operand wait for each other, a tile
+// and a step of k (2048 x 2048 x 2048 of bf16: 27.3 us in pairs of 128 x 256 that share it, 25.5
+// alone); what parts of k cost, which are added when all of a cluster have been summed, and nothing
+// runs beside that (1000 x 1000 x 4096: 20.6 us in halves of 128 x 128, 19.0 in whole 128 x 64);
+// and how much those count that are not the slowest.
+struct TileCosts {
+  double move, neighbours, step, parts, part, others;
+};
+const TileCosts& costs_of(const TileProblem& p) {
+  static constexpr TileCosts kOfMatmuls = {75, 200, 10, 3400, 800, 0.1},
+                             kOfConvolutions = {80, 200, 0, 1400, 400, 0.07},
+                             kOfPhases = {80, 200, 50, 1400, 400, 0.07};
+  return p.phased || p.stepped ? kOfPhases : p.window ? kOfConvolutions : kOfMatmuls;
+}
+
 // Microseconds, roughly, for ranking, with costs fitted on an H200: what an SM spends on
 // its tiles, but no less than the time of memory and of the second-level cache.
-double estimate(const TileProblem& p, const Tile& t, const DeviceModel& device) {
-  constexpr double kStreams = 1.075;  // of what another streaming kernel reaches, large boxes do
-  constexpr double kShared = 128;     // bytes a clock
-  constexpr double kRead = 0.66;      // what reading one costs of kShared
-  constexpr double kStart = 4200, kTurn = 350;  // clocks: until the first stage has come; a turn
-  constexpr double kEpilogueTile = 1150, kEpilogueStored = 500, kEpilogueRead = 300,
-                   kEpilogueReadSlow = 1600, kEpilogueOfTwo = 600, kAlongRows = 500,
-                   kEpilogueOdd = 3000;
-  // Odd rows that leave as they are summed, whole ones and parts. (On an H100, 192 products of 128
-  // x 77 x 32 7.9 us in parts of rows, 3.9 of 80 columns; 1024 of 100 x 197 x 96 64.6 us in parts,
-  // in 64 x 224 46.2.)
-  constexpr double kEpilogueRuns = 900, kEpilogueParts = 1800;
-  // Of matmuls as 27 shapes of 24 tiles each showed on an H100, most of them one round of tiles
-  // with weights of language models; of convolutions as fitted before; of phases as 17 strided data
-  // gradients of ten tiles each did on an H200 (64 x 112 x 80 x 80, 256 filters of 3 x 3, stride 2:
-  // 111 us in 256 x 128 alone, 132 in pairs of them), and two filter gradients of 1 x 1 and stride
-  // 2 (256 images, 16 parts of k in halves of 128 x 256 and in pairs of 128 x 128: 256 x
-  // 56 x 56, 512 filters 104.3 and 112.5 us, 512 x 28 x 28, 1024 filters 92.1 and 90.9). What an SM
-  // takes of the second-level cache (bytes a clock); what blocks that share an operand wait for
-  // each other, a tile and a step of k (2048 x 2048 x 2048 of bf16: 27.3 us in pairs of 128 x 256
-  // that share it, 25.5 alone); what parts of k cost, which are added when all of a cluster have
-  // been summed, and nothing runs beside that (1000 x 1000 x 4096: 20.6 us in halves of 128 x 128,
-  // 19.0 in whole 128 x 64); and how much those count that are not the slowest.
-  struct Costs {
-    double move, neighbours, step, parts, part, others;
-  };
-  constexpr Costs kOfMatmuls = {75, 200, 10, 3400, 800, 0.1},
-                  kOfConvolutions = {80, 200, 0, 1400, 400, 0.07},
-                  kOfPhases = {80, 200, 50, 1400, 400, 0.07};
-  const bool unlike = p.phased || p.stepped;
-  const Costs& costs = unlike ? kOfPhases : p.window ? kOfConvolutions : kOfMatmuls;
-  // Two whose products follow each other, against two that multiply a wider tile together, which
-  // read less, where power limits the clock: 8192^3 of bf16 1,632 and 1,599 us, 2048 x 128256 x
-  // 4096 3,108 and 3,042, but 3000^3 90.6 and 92.8, and with a gelu 833 and 859 (4096 x 16384 x
-  // 4096).
-  constexpr double kAlternate = 1.015, kSustained = 300;  // microseconds
-  constexpr double kEpilogueComputes = 400;               // more than sums, where they lie
-  constexpr double kExposed = 0.3;                        // of finishing, that memory waits for
-  // Neighbouring tiles of a convolution are not in step with each other. (L2-resident reads of
-  // tens of MiB: 9.6 TB/s.) Of filter gradients of few filters, whose k is long, neither are the
-  // blocks that share a tile: 6.6 TB/s in tiles of 64 x 192 (64 channels of 256 x 256, 8
-  // images), 7.3 in 64 x 128.
-  constexpr double kWindowCache = 0.66, kGradientCache = 0.52, kPhasedCache = 0.7;
-  constexpr double kReady = 500;      // of the start, where the kernel before left room
-  constexpr double kLate = 600;       // clocks more
-  constexpr int kPack = 8;            // results of 16 bits that a thread stores at once
-  constexpr int kManyRounds = 32;     // unlike tiles hardly matter
-  constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
-  const int cluster = cluster_blocks(t);
-  const double tiles = tiles_of(p, t), at_once = cluster * clusters_at_once(device, cluster),
-               rounds = std::ceil(tiles * t.split / at_once),
-               busy = std::min(tiles * t.split / rounds, at_once);  // SMs
-  const double depth = p.depth / t.split, depth_bytes = depth * p.bytes,
-               multiplied = (p.depth - p.zeros_of_k) / t.split;
-  const bool swapped = t.window_stages > 0 && t.swap_ab;
-  const double multiply =
-      2.0 * t.m * (swapped ? t.n : std::max(t.n, kFewestColumns)) * multiplied / (8192.0 / p.bytes);
+class TileEstimate {
+ public:
+  TileEstimate(const TileProblem& problem, const Tile& tile, const DeviceModel& model)
+      : p(problem), t(tile), device(model) {}
+
+  double microseconds() const {
+    constexpr double kStart = 4200;  // clocks until the first stage has come
+    constexpr double kReady = 500;   // of these, where the kernel before left room
+    // Of batch entries, such as parts of k, blocks that share an operand start late, clocks. (256 x
+    // 512 x 12544 in 8 parts, both operands transposed, in tiles of 128 x 64 alone and in pairs 9.8
+    // and 11.8 us.)
+    constexpr double kLate = 600;
+    const double late = !p.window && p.batches > 1 && neighbours ? kLate : 0;
+    // Of convolutions three consumers gain less than it seems: 22.3 and 20.4 us for 8 x 320
+    // channels of 56 x 56, 3 x 3, stride 2, estimated at 25.4 and 22.8, but 35.0 and 37.1 for 96
+    // channels of 64 images, estimated at 32.3 and 31.0.
+    constexpr double kThree = 1.05;
+    const double three = t.consumers == 3 && p.window ? kThree : 1;
+    const auto times = limits();
+    // The slowest counts; the others a little, so that equals do not waste power.
+    const double sum = std::accumulate(times.begin(), times.end(), 0.0);
+    return (*std::max_element(times.begin(), times.end()) + costs.others * sum) * hindrance(p, t) *
+               three * streamed_by_fours() +
+           (kStart + late - (blocks_that_fit(p, t, device) > 1 ? kReady : 0)) / device.clock;
+  }
+
+ private:
+  const TileProblem& p;
+  const Tile& t;
+  const DeviceModel& device;
+  const TileCosts& costs = costs_of(p);
+  const bool swapped = t.window_stages > 0 && t.swap_ab, few_rows = has_few_rows(p),
+             neighbours = t.cluster_m * t.cluster_n > 1;
+  const double tiles = tiles_of(p, t),
+               at_once = cluster_blocks(t) * clusters_at_once(device, cluster_blocks(t)),
+               rounds = std::ceil(tiles * t.split / at_once);
+  const double depth_bytes = p.depth / t.split * p.bytes,
+               multiplied = (p.depth - p.zeros_of_k) / t.split;  // of a block's k
   // Rows of A that come for a step of k; of pixels that stay, a tap's share.
   const double rows = p.taps > 0      ? static_cast<double>(window_pixels(p, t)) * p.planes / p.taps
                       : t.boxed_m > 0 ? t.boxed_m
                                       : loaded_rows(p, t);
-  const bool filter_stays = p.block > 0 && t.stages * kStageLine >= p.depth * p.bytes;
   const int columns = loaded_columns(t.columns(), p.b_k_fastest, p.bytes);
-  const double filter = filter_stays ? 0 : static_cast<double>(columns) / t.cluster_m;
-  const double moved = (rows / t.cluster_n + filter) * depth_bytes;
+  const double moved = (rows / t.cluster_n + filter_columns()) * depth_bytes;
+  const double results = p.batches * p.rows_each() * p.columns * p.extra_bytes;  // bytes
+  const double finish = finish_clocks();
+
+  double filter_columns() const {
+    const bool filter_stays = p.block > 0 && t.stages * kStageLine >= p.depth * p.bytes;
+    return filter_stays ? 0 : static_cast<double>(columns) / t.cluster_m;
+  }
+
+  // ---- clocks of a tile
+
+  double multiply_clocks() const {
+    constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
+    return 2.0 * t.m * (swapped ? t.n : std::max(t.n, kFewestColumns)) * multiplied /
+           (8192.0 / p.bytes);
+  }
   // Every multiplication's rows of A are read with all columns of B.
-  const double reads =
-      swapped ? kRead * t.m / rows_of_consumer(t) * (kInstructionRows + rows_of_consumer(t))
-              : kRead * t.m / kInstructionRows * (kInstructionRows + t.n);
-  const double shared =
-      (reads * multiplied * p.bytes + (rows + t.columns()) * depth_bytes) / kShared;
-  // Moving costs power, and with it clocks, also where it is hidden.
-  const bool neighbours = t.cluster_m * t.cluster_n > 1;
+  double shared_clocks() const {
+    constexpr double kShared = 128;  // bytes a clock
+    constexpr double kRead = 0.66;   // what reading one costs of kShared
+    const double reads =
+        swapped ? kRead * t.m / rows_of_consumer(t) * (kInstructionRows + rows_of_consumer(t))
+                : kRead * t.m / kInstructionRows * (kInstructionRows + t.n);
+    return (reads * multiplied * p.bytes + (rows + t.columns()) * depth_bytes) / kShared;
+  }
   // What threads take to shift so much: 1024 products of 197 x 64 x 197 whose left rows begin
   // anywhere 108 us on an H100, 62 stages of 128 lines an SM.
-  constexpr double kShifted = 16384, kShiftedClocks = 3000;  // bytes
-  const double shifted = kShiftedClocks * depth_bytes / kStageLine *
-                         ((p.a_shifted ? std::ceil(rows * kStageLine / kShifted) : 0) +
-                          (p.b_shifted ? std::ceil(columns * kStageLine / kShifted) : 0));
-  const double main = std::max({multiply, moved / costs.move, shared, shifted}) + 0.1 * moved / 64 +
-                      (neighbours ? costs.neighbours + costs.step * depth_bytes / kStageLine : 0);
-  const double across = static_cast<double>(t.columns()) / kEpilogueTileColumns,
-               epilogue_tiles = mmas_of_consumer(t) * std::ceil(across);
-  const bool slow = mmas_of_consumer(t) > 1 || has_little_room(t);
-  const double read = !p.reads ? 0 : slow ? kEpilogueReadSlow : kEpilogueRead;
-  // Of narrow tiles no gain was seen, but where epilogue tiles leave element by element.
-  const bool odd_rows = p.stores_rows && std::fmod(p.columns, kPack) != 0,
-             stored = stores_as_summed(p, t) && (odd_rows || t.n >= kEpilogueTileColumns);
-  const double computed = p.computes && !p.window ? kEpilogueComputes : 0,
-               odd_tile = p.columns <= std::min(t.n, kMostOfRun) ? kEpilogueRuns : kEpilogueParts,
-               epilogue_tile = (stored     ? (odd_rows ? odd_tile : kEpilogueStored) + computed
-                                : odd_rows ? kEpilogueOdd
-                                           : kEpilogueTile) +
-                               read + (p.products > 1 ? kEpilogueOfTwo : 0);
-  const double finish = epilogue_tiles * epilogue_tile +
-                        (p.along_columns ? 0 : kAlongRows * mmas_of_consumer(t) * across) +
-                        (t.split > 1 ? costs.parts + costs.part * t.split : 0);
-  const bool sustained =
-      rounds * main / device.clock > kSustained && !p.computes && !p.reads && !p.window;
-  double clocks = p.depths.empty() || rounds > kManyRounds
-                      ? rounds * (main + finish)
-                      : longest_walk(p, t, main, finish, device);
-  // Turns go by tiles, so that unlike ones wait for each other.
-  if (t.alternate && !p.phased)
-    clocks = std::max(rounds * ((sustained ? kAlternate : 1) * main + kTurn) + finish,
-                      std::ceil(rounds / 2) * (main + finish));
-  const double results = p.batches * p.rows_each() * p.columns * p.extra_bytes;
-  const double memory =
-      (p.batches * p.rows_each() / p.a_again + batches_with_rows(p) * p.columns / p.b_again) *
-          p.depth * p.bytes +
-      results;
-  const double cached = tiles * t.split * moved + results;
-  // TMA takes as long for zeros past the ends of the operands.
-  const double past = tiles * t.split *
-                      (std::max(0.0, rows - p.rows) + std::max(0.0, t.columns() - p.columns)) *
-                      depth_bytes;
-  const double exposed = kExposed * finish / device.clock;
-  const bool few_filters = p.window && !p.a_k_fastest && p.rows <= kInstructionRows;
+  double shift_clocks() const {
+    constexpr double kShifted = 16384, kShiftedClocks = 3000;  // bytes
+    return kShiftedClocks * depth_bytes / kStageLine *
+           ((p.a_shifted ? std::ceil(rows * kStageLine / kShifted) : 0) +
+            (p.b_shifted ? std::ceil(columns * kStageLine / kShifted) : 0));
+  }
+  // Moving costs power, and with it clocks, also where it is hidden.
+  double main_clocks() const {
+    return std::max({multiply_clocks(), moved / costs.move, shared_clocks(), shift_clocks()}) +
+           0.1 * moved / 64 +
+           (neighbours ? costs.neighbours + costs.step * depth_bytes / kStageLine : 0);
+  }
+
+  double epilogue_tile_clocks() const {
+    constexpr double kEpilogueTile = 1150, kEpilogueStored = 500, kEpilogueRead = 300,
+                     kEpilogueReadSlow = 1600, kEpilogueOfTwo = 600, kEpilogueOdd = 3000;
+    // Odd rows that leave as they are summed, whole ones and parts. (On an H100, 192 products of
+    // 128 x 77 x 32 7.9 us in parts of rows, 3.9 of 80 columns; 1024 of 100 x 197 x 96 64.6 us in
+    // parts, in 64 x 224 46.2.)
+    constexpr double kEpilogueRuns = 900, kEpilogueParts = 1800;
+    constexpr double kEpilogueComputes = 400;  // more than sums, where they lie
+    constexpr int kPack = 8;                   // results of 16 bits that a thread stores at once
+    const bool slow = mmas_of_consumer(t) > 1 || has_little_room(t);
+    const double read = !p.reads ? 0 : slow ? kEpilogueReadSlow : kEpilogueRead;
+    // Of narrow tiles no gain was seen, but where epilogue tiles leave element by element.
+    const bool odd_rows = p.stores_rows && std::fmod(p.columns, kPack) != 0,
+               stored = stores_as_summed(p, t) && (odd_rows || t.n >= kEpilogueTileColumns);
+    const double computed = p.computes && !p.window ? kEpilogueComputes : 0,
+                 odd_tile = p.columns <= std::min(t.n, kMostOfRun) ? kEpilogueRuns : kEpilogueParts;
+    return (stored     ? (odd_rows ? odd_tile : kEpilogueStored) + computed
+            : odd_rows ? kEpilogueOdd
+                       : kEpilogueTile) +
+           read + (p.products > 1 ? kEpilogueOfTwo : 0);
+  }
+  double finish_clocks() const {
+    constexpr double kAlongRows = 500;
+    const double across = static_cast<double>(t.columns()) / kEpilogueTileColumns,
+                 epilogue_tiles = mmas_of_consumer(t) * std::ceil(across);
+    return epilogue_tiles * epilogue_tile_clocks() +
+           (p.along_columns ? 0 : kAlongRows * mmas_of_consumer(t) * across) +
+           (t.split > 1 ? costs.parts + costs.part * t.split : 0);
+  }
+
+  // ---- of all tiles
+
+  double clocks() const {
+    constexpr int kManyRounds = 32;  // unlike tiles hardly matter
+    // Two whose products follow each other, against two that multiply a wider tile together, which
+    // read less, where power limits the clock: 8192^3 of bf16 1,632 and 1,599 us, 2048 x 128256 x
+    // 4096 3,108 and 3,042, but 3000^3 90.6 and 92.8, and with a gelu 833 and 859 (4096 x 16384 x
+    // 4096).
+    constexpr double kAlternate = 1.015, kSustained = 300;  // microseconds
+    constexpr double kTurn = 350;
+    const double main = main_clocks();
+    const double all = p.depths.empty() || rounds > kManyRounds
+                           ? rounds * (main + finish)
+                           : longest_walk(p, t, main, finish, device);
+    if (!t.alternate || p.phased) return all;
+    // Turns go by tiles, so that unlike ones wait for each other.
+    const bool sustained =
+        rounds * main / device.clock > kSustained && !p.computes && !p.reads && !p.window;
+    return std::max(rounds * ((sustained ? kAlternate : 1) * main + kTurn) + finish,
+                    std::ceil(rounds / 2) * (main + finish));
+  }
+
   // Stages of a wide tile whose sums fill the registers are few: two tiles of short sums. Between
   // results that memory takes as fast as it can, loads wait longer. (16 batches of 20480 x 4096 x
   // 128 on an H100: 1,254 us in tiles of 128 x 192, 1,151 in 128 x 128; 16384 x 4096 x 1024: 219
   // and 199.)
-  constexpr double kWaits = 1.08;
-  const double writes = writes_mostly(p) && has_little_room(t) ? kWaits : 1;
-  // Where all SMs stream one operand past few rows, each gets its share of what memory gives and
-  // little more, so that idle ones are missed. (Bf16 on an H200: 16 x 14336 x 4096 in 128 tiles of
-  // 64 x 112 and 112 of 64 x 128 28.6 and 31.7 us; 24 x 9216 x 7168 in 128 and 96 32.4 and 39.0.)
-  constexpr double kStreamed = 0.44;  // of what one alone would get
-  const bool few_rows = has_few_rows(p);
-  const double times[] = {
-      (p.window ? 1 : writes) * clocks / device.clock,
-      writes * memory / (kStreams * device.memory_bandwidth) + exposed + short_lines(p, t, device),
-      (memory / (few_rows ? kStreamed : 1) + past) / (busy * device.sm_bandwidth) + exposed,
-      cached / (device.l2_bandwidth * (p.phased      ? kPhasedCache
-                                       : few_filters ? kGradientCache
-                                       : p.window    ? kWindowCache
-                                                     : 1))};
+  double waits() const {
+    constexpr double kWaits = 1.08;
+    return writes_mostly(p) && has_little_room(t) ? kWaits : 1;
+  }
+
+  // Neighbouring tiles of a convolution are not in step with each other. (L2-resident reads of
+  // tens of MiB: 9.6 TB/s.) Of filter gradients of few filters, whose k is long, neither are the
+  // blocks that share a tile: 6.6 TB/s in tiles of 64 x 192 (64 channels of 256 x 256, 8
+  // images), 7.3 in 64 x 128.
+  double reached_of_cache() const {
+    constexpr double kWindowCache = 0.66, kGradientCache = 0.52, kPhasedCache = 0.7;
+    const bool few_filters = p.window && !p.a_k_fastest && p.rows <= kInstructionRows;
+    return p.phased ? kPhasedCache : few_filters ? kGradientCache : p.window ? kWindowCache : 1;
+  }
+
+  // Microseconds that the SMs, memory, what memory gives them, and the second-level cache take.
+  std::array<double, 4> limits() const {
+    constexpr double kStreams = 1.075;  // of what another streaming kernel reaches, large boxes do
+    constexpr double kExposed = 0.3;    // of finishing, that memory waits for
+    // Where all SMs stream one operand past few rows, each gets its share of what memory gives and
+    // little more, so that idle ones are missed. (Bf16 on an H200: 16 x 14336 x 4096 in 128 tiles
+    // of 64 x 112 and 112 of 64 x 128 28.6 and 31.7 us; 24 x 9216 x 7168 in 128 and 96 32.4
+    // and 39.0.)
+    constexpr double kStreamed = 0.44;                                // of what one alone would get
+    const double busy = std::min(tiles * t.split / rounds, at_once);  // SMs
+    const double memory =
+        (p.batches * p.rows_each() / p.a_again + batches_with_rows(p) * p.columns / p.b_again) *
+            p.depth * p.bytes +
+        results;
+    const double cached = tiles * t.split * moved + results;
+    // TMA takes as long for zeros past the ends of the operands.
+    const double past = tiles * t.split *
+                        (std::max(0.0, rows - p.rows) + std::max(0.0, t.columns() - p.columns)) *
+                        depth_bytes;
+    const double exposed = kExposed * finish / device.clock, writes = waits();
+    return {(p.window ? 1 : writes) * clocks() / device.clock,
+            writes * memory / (kStreams * device.memory_bandwidth) + exposed +
+                short_lines(p, t, device),
+            (memory / (few_rows ? kStreamed : 1) + past) / (busy * device.sm_bandwidth) + exposed,
+            cached / (device.l2_bandwidth * reached_of_cache())};
+  }
+
   // Fours that share the few rows, of several tiles each, stream faster, if they have the stages
   // for it. (16 x 28672 x 4096 in 64 x 128 alone, in pairs, in fours 61.9, 62.6, 58.3 us; of 64
   // rows, with 8 stages, in pairs and fours 64.3 and 66.9.)
-  constexpr double kFours = 0.94, kManyWeights = 6e7;  // bytes
-  constexpr int kManyStages = 9;
-  const bool fours = few_rows && t.cluster_m * t.cluster_n == 4 && rounds > 1 &&
-                     t.stages >= kManyStages &&
-                     std::max(p.rows, p.columns) * p.depth * p.bytes >= kManyWeights;
-  // Of batch entries, such as parts of k, blocks that share an operand start late. (256 x 512 x
-  // 12544 in 8 parts, both operands transposed, in tiles of 128 x 64 alone and in pairs 9.8
-  // and 11.8 us.)
-  const double late = !p.window && p.batches > 1 && neighbours ? kLate : 0;
-  // Of convolutions three consumers gain less than it seems: 22.3 and 20.4 us for 8 x 320 channels
-  // of 56 x 56, 3 x 3, stride 2, estimated at 25.4 and 22.8, but 35.0 and 37.1 for 96 channels of
-  // 64 images, estimated at 32.3 and 31.0.
-  constexpr double kThree = 1.05;
-  const double three = t.consumers == 3 && p.window ? kThree : 1;
-  // The slowest counts; the others a little, so that equals do not waste power.
-  const double sum = std::accumulate(std::begin(times), std::end(times), 0.0);
-  return (*std::max_element(std::begin(times), std::end(times)) + costs.others * sum) *
-             hindrance(p, t) * three * (fours ? kFours : 1) +
-         (kStart + late - (blocks_that_fit(p, t, device) > 1 ? kReady : 0)) / device.clock;
-}
+  double streamed_by_fours() const {
+    constexpr double kFours = 0.94, kManyWeights = 6e7;  // bytes
+    constexpr int kManyStages = 9;
+    const bool fours = few_rows && t.cluster_m * t.cluster_n == 4 && rounds > 1 &&
+                       t.stages >= kManyStages &&
+                       std::max(p.rows, p.columns) * p.depth * p.bytes >= kManyWeights;
+    return fours ? kFours : 1;
+  }
+};
 
 double estimate_gradient(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   constexpr double kMove = 64, kStart = 4200, kEpilogueTile = 1150, kStep = 80;
@@ -268,7 +322,7 @@ std::string to_text(const Tile& t) {
 }
 
 double tile_microseconds(const TileProblem& p, const Tile& t, const DeviceModel& device) {
-  return p.gradient ? estimate_gradient(p, t, device) : estimate(p, t, device);
+  return p.gradient ? estimate_gradient(p, t, device) : TileEstimate(p, t, device).microseconds();
 }
 
 bool has_steps_for(const TileProblem& p, const Tile& t) {
