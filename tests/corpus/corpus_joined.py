@@ -110,12 +110,35 @@ def integer_targets(data_type):
     g.output(g.pointwise("mul", "dx", "seen", "counts"))
 
 
+def projection(name, io, stride):
+    """The end of a block of 1 x 1 convolutions, whose projection has a bias of its own."""
+    n, c, k, m, h, w = 2, 72, 136, 64, 5, 6
+    g = Graph("joined_projection_" + name, io)
+
+    def image(name, c, h, w, **more):
+        g.tensor(name, [n, c, h, w], stride=[h * w * c, 1, w * c, c], **more)
+
+    image("a", m, h, w)
+    image("x", c, h * stride, w * stride)
+    for name, inner in [("w", m), ("v", c)]:
+        g.tensor(name, [k, inner, 1, 1])
+        g.tensor("bias_" + name, [1, k, 1, 1])
+    g.conv("a", "w", "last")
+    g.conv("x", "v", "side", stride=[stride, stride])
+    g.pointwise("add", "left", "last", "bias_w")
+    g.pointwise("add", "right", "side", "bias_v")
+    g.pointwise("relu_fwd", "y", g.pointwise("add", "sum", "left", "right"))
+    image("y", k, h, w, output=True)
+
+
 low_rank(72, 1088, 128, 16, "bf16")
 low_rank(136, 1088, 72, 24, "f16")
 low_rank_training()
 projections(False)
 projections(True)
 recurrent()
+projection("bias", "bf16", 1)
+projection("stride_2", "f16", 2)
 quantised_weights(1, "i8", 64)
 quantised_weights(3, "i8", 128)
 quantised_weights(20, "f4e2m1", 32)

@@ -9,6 +9,7 @@
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/operands.hpp"
+#include "planner/split/written_first.hpp"
 #include "schedule/contraction/wgmma.hpp"
 #include "schedule/scheduled_kernel.hpp"
 
@@ -83,8 +84,9 @@ Scaled after_factor(const Body& body, int value) {
   return s && s->value == value ? Scaled{next.front(), s->scalar} : Scaled{value, -1};
 }
 
-// Where the epilogue adds a load to its sums: `sum` is the addition. Nothing but additions lead to
-// it from either, behind a factor.
+// Where the epilogue adds a load to something: `sum` is the addition. Nothing but additions lead
+// from there, and behind a factor from the sums, to where the two meet. (A block's projection, to
+// which its own bias is added first.)
 struct Added {
   int sum = -1, other = -1;    // statements; the addition is `other` without the load
   int sums = -1, scaled = -1;  // the accumulator, and where it has had its factor
@@ -95,14 +97,25 @@ std::optional<Added> added(const Body& body, int load) {
   const auto of_term = users(body, term.value);
   if (of_term.size() != 1 || !is_pointwise(at(body, of_term.front()), PointwiseMode::add))
     return {};
+  const int sum = of_term.front();
+  const auto& operands = at(body, sum).args;
+  const int other = operands[operands[0] == term.value ? 1 : 0];
+  // The additions behind it.
+  std::vector<int> sums_of_load{sum};
+  for (auto next = users(body, sum);
+       next.size() == 1 && is_pointwise(at(body, next.front()), PointwiseMode::add);
+       next = users(body, next.front()))
+    sums_of_load.push_back(next.front());
+  const auto meets = [&](int value) {
+    return std::find(sums_of_load.begin(), sums_of_load.end(), value) != sums_of_load.end();
+  };
   for (int i = 0; i < static_cast<int>(body.statements.size()); ++i) {
     if (at(body, i).kind != StatementKind::accumulator) continue;
     const Scaled sums = after_factor(body, i);
     for (int value = sums.value;;) {
       const auto next = users(body, value);
       if (next.size() != 1 || !is_pointwise(at(body, next.front()), PointwiseMode::add)) return {};
-      if (next.front() == of_term.front())
-        return Added{next.front(), value, i, sums.value, term.scalar, sums.scalar};
+      if (meets(next.front())) return Added{sum, other, i, sums.value, term.scalar, sums.scalar};
       value = next.front();
     }
   }
@@ -223,31 +236,39 @@ class Joiner {
     find_uses();
     for (std::size_t i = 0; i < kernels_.size(); ++i)
       while (const auto joined = join(i)) {
-        kernels_.erase(kernels_.begin() + static_cast<std::ptrdiff_t>(*joined));
+        if (!joined->copies) {
+          kernels_.erase(kernels_.begin() + static_cast<std::ptrdiff_t>(joined->writer));
+          --i;
+        }
         find_uses();
-        --i;
       }
   }
 
  private:
-  // Joins another product to that of the kernel, whose number it returns: that one is not needed
-  // any more.
-  std::optional<std::size_t> join(std::size_t second) {
+  // A kernel whose product is another one's: that is not needed any more, or copies its operand.
+  struct Joined {
+    std::size_t writer;
+    bool copies;
+  };
+  // Joins another product to that of the kernel.
+  std::optional<Joined> join(std::size_t second) {
     if (multiplied(kernels_[second]) == DataType::none) return {};
     for (std::size_t i = 0; i < kernels_[second].body.statements.size(); ++i)
       if (const auto first = join(second, static_cast<int>(i))) return first;
     return {};
   }
-  std::optional<std::size_t> join(std::size_t reader, int load) {
+  std::optional<Joined> join(std::size_t reader, int load) {
     const KernelSpec& second = kernels_[reader];
     const Statement& s = at(second.body, load);
     if (!is_load(s) || !s.args.empty()) return {};
     const KernelPort& read = port_of(second, s);
     const auto sum = added(second.body, load);
     const auto writer = sum ? writer_for(read.tensor, reader) : std::nullopt;
-    if (!writer) return {};
-    const KernelSpec& first = kernels_[*writer];
-    const auto result = multiplied(first) == multiplied(second) ? stored(first) : std::nullopt;
+    if (!writer || multiplied(kernels_[*writer]) != multiplied(second)) return {};
+    Temporaries tried = temporaries_;
+    const auto packed = with_packed_rows(kernels_[*writer], second, tried);
+    const KernelSpec& first = packed ? packed->product : kernels_[*writer];
+    const auto result = stored(first);
     if (!result ||
         (result->scalar >= 0) + (sum->scalar_of_load >= 0) + (sum->scalar_of_sums >= 0) > 1)
       return {};
@@ -274,12 +295,39 @@ class Joiner {
                                                   : place_for_factor(*writer);
     if (!joined || (factor && !place)) return {};
     const bool less =
-        state_.context().decisions.decide(Decisions::Kind::joined, first.nodes.front(),
-                                          [&] { return takes_less(*joined, first, second); });
+        state_.context().decisions.decide(Decisions::Kind::joined, first.nodes.front(), [&] {
+          return takes_less(*joined, kernels_[*writer], second, packed ? &packed->copy : nullptr);
+        });
     if (!less || !by_wgmma(*joined)) return {};
-    if (factor && !multiply(*place, *factor, *joined)) return {};
+    if (factor && (packed || !multiply(*place, *factor, *joined))) return {};
     kernels_[reader] = std::move(*joined);
-    return writer;
+    if (packed) {
+      kernels_[*writer] = std::move(packed->copy);
+      temporaries_ = std::move(tried);
+    }
+    return Joined{*writer, packed.has_value()};
+  }
+
+  // The product with rows that lie apart, as a strided projection's pixels do, copied to where they
+  // are those of the second one's left operand; nothing where its rows are the second one's as they
+  // are.
+  struct PackedRows {
+    KernelSpec product, copy;
+  };
+  static std::optional<PackedRows> with_packed_rows(const KernelSpec& first,
+                                                    const KernelSpec& second,
+                                                    Temporaries& temporaries) {
+    const ContractionSpec &a = first.contraction(), &b = second.contraction();
+    if (a.m <= 1 || b.m != 1 || !plainly_loaded(first, a.a().body)) return {};
+    PackedRows packed{first, {}};
+    std::vector<int> indices;
+    for (int i = 0; i < first.extent.size(); ++i)
+      if (i < a.first_n() || i >= a.first_k()) indices.push_back(i);
+    packed.copy = copied_first(packed.product, packed.product.contraction().a().body, 0, indices,
+                               temporaries);
+    packed.copy.nodes = {first.nodes.front()};
+    simplify_domain(packed.product);
+    return packed;
   }
 
   // The kernel before `reader` that writes a tensor which nothing else reads.
@@ -327,10 +375,12 @@ class Joiner {
   bool by_wgmma(const KernelSpec& joined) const {
     return schedule_kernel(joined, state_.context()).wgmma() != nullptr;
   }
-  bool takes_less(const KernelSpec& joined, const KernelSpec& first,
-                  const KernelSpec& second) const {
+  // `copy`: of an operand, a kernel in place of the first one.
+  bool takes_less(const KernelSpec& joined, const KernelSpec& first, const KernelSpec& second,
+                  const KernelSpec* copy) const {
+    const double copied = copy ? schedule_kernel(*copy, state_.context()).microseconds : 0;
     return by_wgmma(joined) &&
-           schedule_kernel(joined, state_.context()).microseconds <
+           schedule_kernel(joined, state_.context()).microseconds + copied <
                microseconds_of_all(first, state_) + microseconds_of_all(second, state_);
   }
 
