@@ -94,7 +94,8 @@ std::vector<bool> accessed_ports(const KernelSpec& spec) {
   const auto mark = [&](int port) {
     if (port >= 0) accessed[static_cast<std::size_t>(port)] = true;
   };
-  if (const auto* const c = spec.as_contraction()) mark(c->rows.offsets), mark(c->rows.index);
+  if (const auto* const c = spec.as_contraction())
+    mark(c->rows.offsets), mark(c->rows.index), mark(c->pooled.port);
   for (const Body* body : spec.bodies())
     for (const auto& s : body->statements)
       if (names_ports(s)) mark(s.port), mark(s.port2);

@@ -122,6 +122,14 @@ void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& name
              names.access[result]);
     out.close("}");
   }
+  if (const PooledPixels& pooled = spec.contraction().pooled; pooled.on()) {
+    const auto port = static_cast<std::size_t>(pooled.port);
+    out.line("static constexpr bool stores_pixels = {};", pooled.port != pooled.of);
+    out.open("SINTER_DEVICE static Stored* pooled_row(const Args& args, const Coord& c) {{");
+    out.line("return args.{} + sinter::locate<Config::{}>(c).offset;", names.port[port],
+             names.access[port]);
+    out.close("}");
+  }
   out.line("template <int width>");
   out.open("SINTER_DEVICE static const auto& result(const Fragment<width>& fragment) {{");
   out.line("return fragment.{};", names.port[result]);

@@ -8,6 +8,7 @@
 
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
+#include "planner/pooled_pixels.hpp"
 #include "planner/siblings.hpp"
 #include "planner/split/flat_rows.hpp"
 #include "planner/split/joined_products.hpp"
@@ -325,6 +326,7 @@ Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
     for (auto& whole : materialise_operands(std::move(spec), state, temporaries, result.cuts))
       for (auto& kernel : split_depth(std::move(whole), state, temporaries, result.cuts))
         result.kernels.push_back(std::move(kernel));
+  if (fuse) pool_pixels(result.kernels, lowered, context, aliases, result.cuts);
   if (fuse) merge_siblings(result.kernels, lowered, aliases);
   result.temporaries = temporaries.bytes();
   place_workspace(lowered, result);

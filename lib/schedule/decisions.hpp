@@ -33,6 +33,7 @@ class Decisions {
     walked,        // of rows whose length changes: whether blocks walk over what they are summed of
     row_unit,      // of rows whose length changes: what divides all lengths; else 0
     part_size,     // of these: how long their parts are
+    pooled,        // of max pooling: whether the convolution's kernel does it
     transposed,    // of rows: whether others transpose what lies across them
   };
   // What was decided for the node, or else what `choose()` says.

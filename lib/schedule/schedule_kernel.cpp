@@ -67,6 +67,11 @@ ScheduledKernel schedule_contraction(const KernelSpec& spec, const DeviceModel& 
     auto chained = plan_chained(spec, device);
     return scheduled(std::move(chained->spec), std::move(chained->engine));
   }
+  if (spec.contraction().pooled.on()) {  // the same of pool_pixels
+    auto pooled = plan_wgmma(spec, device, tuning, tiles);
+    return {std::move(pooled->spec), std::move(pooled->engine), pooled->microseconds,
+            std::move(pooled->choice), pooled->tuned};
+  }
   // Tensor cores would multiply a tile for the one column or row that a channel has.
   if (auto depthwise = plan_depthwise(spec, device))
     return scheduled(std::move(depthwise->spec), std::move(depthwise->engine));

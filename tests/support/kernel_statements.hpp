@@ -177,6 +177,11 @@ class KernelStatements {
           v[i] = locate(spec_.ports[port].access, at).inside ? x : 0;
           break;
         case StatementKind::store: {
+          if (const ContractionSpec* const c = spec_.as_contraction();
+              c && c->pooled.on() && c->pooled.of == s.port) {
+            pool(*c, at, x);
+            if (c->pooled.port == s.port) break;
+          }
           Place p = locate(spec_.ports[port].access, at);
           p.offset += s.element;
           if (p.inside) store_element(spec_.ports[port].type, memory_[port], p.offset, x);
@@ -195,6 +200,19 @@ class KernelStatements {
           break;
       }
     }
+  }
+
+  // Of a window's pixels the first is the first that comes.
+  void pool(const ContractionSpec& c, const Index& at, double x) {
+    Index first = at;
+    for (int i = c.first_n() - 2; i < c.first_n(); ++i)
+      first[static_cast<std::size_t>(i)] -= at[static_cast<std::size_t>(i)] % 2;
+    const auto port = static_cast<std::size_t>(c.pooled.port);
+    const KernelPort& p = spec_.ports[port];
+    const std::int64_t place = locate(p.access, first).offset;
+    if (first != at)
+      x = math::maximum(round_to(p.type, x), load_element(p.type, memory_[port], place));
+    store_element(p.type, memory_[port], place, x);
   }
 
   // ---- reductions

@@ -28,6 +28,15 @@
 //   fetch_columns(args, coordinates, fragment)   reads it
 //   result(fragment)                             the Pack of the result in a Fragment
 //
+// Where pixels of a convolution are pooled by 2 x 2 (PooledPixels), Body has
+//
+//   stores_pixels                the pixels are stored, too
+//   pooled_row(args, coordinates)   where the largest of the window is that begins at these
+//
+// Eight rows are neighbours in a row of the image, and the next eight those below them. So a warp's
+// 16 rows of 64 columns are four whole windows, and each lane has the same 16 bytes of the four
+// pixels of one.
+//
 // and, where results are the sums and nothing else, StoredSum: the type that they are rounded to.
 // C++ then never sees them, which saves a tenth of the time to compile.
 #pragma once
@@ -46,6 +55,15 @@ concept StoresTiles = requires {
 };
 template <class Body>
 concept StoresRows = Body::stores_rows;
+template <class Body>
+concept PoolsPixels = requires {
+  Body::stores_pixels;
+};
+template <class Body>
+constexpr bool stores_pixels = [] {
+  if constexpr (PoolsPixels<Body>) return Body::stores_pixels;
+  return true;
+}();
 template <class Body>
 concept StoresSums = requires {
   typename Body::StoredSum;
@@ -331,15 +349,20 @@ SINTER_DEVICE void store_tile(const Args& args, const TileCoord<Config>& tile, i
   });
 }
 
-// A lane's part of rows of 16 bits, 64 columns each: 8 columns of every fourth row.
-template <class Element>
+// A lane's part of rows of 16 bits, 64 columns each: 8 columns of every fourth row, or of the four
+// pixels of a window.
+template <class Element, bool windows = false>
 struct RowPieces {
   static constexpr int together = 8, beside = 64 / together, apart = 32 / beside, own = 16 / apart;
   Element* at[own];  // the first piece of each row
   uint4 held[own];
 
   static SINTER_DEVICE int row(int i) {
-    return static_cast<int>(threadIdx.x) % 32 / beside + i * apart;
+    const int own_row = static_cast<int>(threadIdx.x) % 32 / beside;
+    if constexpr (windows)
+      return own_row * 2 + i % 2 + i / 2 * 8;
+    else
+      return own_row + i * apart;
   }
   static SINTER_DEVICE int column() {
     return static_cast<int>(threadIdx.x) % 32 % beside * together;
@@ -370,6 +393,21 @@ struct RowPieces {
     for (int i = 0; i < own; ++i)
       if (exists[i]) *reinterpret_cast<uint4*>(at[i] + column) = held[i];
   }
+  // The largest of a window's pixels.
+  SINTER_DEVICE void store_largest(Element* to, int column) const {
+    static_assert(windows && own == 4);
+    Pack<Element, together> pixel[own], largest;
+#pragma unroll
+    for (int i = 0; i < own; ++i) *reinterpret_cast<uint4*>(pixel[i].at) = held[i];
+#pragma unroll
+    for (int e = 0; e < together; ++e) {
+      float value = sinter::get<float>(pixel[0], e);
+#pragma unroll
+      for (int i = 1; i < own; ++i) value = math::maximum(value, sinter::get<float>(pixel[i], e));
+      sinter::put(largest, e, value);
+    }
+    *reinterpret_cast<uint4*>(to + column) = *reinterpret_cast<const uint4*>(largest.at);
+  }
   SINTER_DEVICE void put(unsigned char* tile) const {
 #pragma unroll
     for (int i = 0; i < own; ++i)
@@ -393,14 +431,16 @@ SINTER_DEVICE void store_rows(const Args& args, const TileCoord<Config>& tile, i
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
   typename P::Coord batch;
   P::set_batch(batch, tile.batch);
-  using Result = RowPieces<typename Body::Stored>;
+  constexpr bool pools = PoolsPixels<Body>;
+  using Result = RowPieces<typename Body::Stored, pools>;
   const int end = P::columns < tile.column + S::columns ? P::columns : tile.column + S::columns,
             columns = end - tile.column - Result::column();  // from the lane's first on
   Result result;
   retake_tile<Config, Body, false>(args, tile, batch, first_row);
   PartColumns<Config, Body> read_columns;
   read_columns.fetch(args, batch, tile.column);
-  RowPieces<const typename Body::Stored> source[sources + 1];
+  RowPieces<const typename Body::Stored, pools> source[sources + 1];
+  typename Body::Stored* pooled = nullptr;
   bool exists[Result::own];
   const auto load_part = [&](int part) {
     for_each_number<sources>([&]<int s>() {
@@ -416,6 +456,8 @@ SINTER_DEVICE void store_rows(const Args& args, const TileCoord<Config>& tile, i
     if (part == 0) {
       const auto find = [&](int i, const auto& c) {
         result.at[i] = Body::row(args, c);
+        if constexpr (pools)
+          if (i == 0) pooled = Body::pooled_row(args, c);
         if constexpr (sources > 0)
           for_each_number<sources>(
               [&]<int s>() { source[s].at[i] = Body::source(Int<s>{}, args, c); });
@@ -443,7 +485,9 @@ SINTER_DEVICE void store_rows(const Args& args, const TileCoord<Config>& tile, i
     __syncwarp();
     if (part * 64 < columns) {
       result.get(tiles);
-      result.store(exists, part * 64);
+      if constexpr (stores_pixels<Body>) result.store(exists, part * 64);
+      if constexpr (pools)
+        if (exists[0]) result.store_largest(pooled, part * 64);
     }
   });
   __syncwarp();

@@ -44,7 +44,8 @@ concept StoresPieces = requires {
 
 // Where the pixels of a warp begin in the result, from the tile's column on: each lane finds two of
 // them, and those that store them ask it. A lane stores 16, and finding one takes divisions.
-template <class Config, class Body>
+// `pooled`: where the largest of the window is that begins there.
+template <class Config, class Body, bool pooled = false>
 struct PixelPlaces {
   using P = Problem<Config>;
   using S = Shape<Config>;
@@ -63,7 +64,10 @@ struct PixelPlaces {
       P::set_m(c, own);
       const bool exists = own < row_end && P::exists(c);
       P::set_n(c, column);
-      at[i] = exists ? Body::row(args, c) : nullptr;
+      if constexpr (pooled)
+        at[i] = exists ? Body::pooled_row(args, c) : nullptr;
+      else
+        at[i] = exists ? Body::row(args, c) : nullptr;
     }
   }
   SINTER_DEVICE typename Body::Stored* of(int part, int pixel) const {
@@ -88,6 +92,28 @@ SINTER_DEVICE void store_pixels(const PixelPlaces<Config, Body>& places, int par
   }
   result.get(tile);
   result.store(exists, 0);
+}
+
+// The same of windows, of which they are four.
+template <class Config, class Body>
+SINTER_DEVICE void store_windows(const PixelPlaces<Config, Body>& places,
+                                 const PixelPlaces<Config, Body, true>& pooled, int part,
+                                 bool has_columns, const unsigned char* tile) {
+  using Result = RowPieces<typename Body::Stored, true>;
+  Result result;
+  result.get(tile);
+  if constexpr (Body::stores_pixels) {
+    bool exists[Result::own];
+#pragma unroll
+    for (int i = 0; i < Result::own; ++i) {
+      typename Body::Stored* const place = places.of(part, Result::row(i));
+      exists[i] = has_columns && place != nullptr;
+      result.at[i] = place + Result::column();
+    }
+    result.store(exists, 0);
+  }
+  typename Body::Stored* const place = pooled.of(part, Result::row(0));
+  if (has_columns && place != nullptr) result.store_largest(place, Result::column());
 }
 
 // The same in pieces of 8 bytes, of all columns.
@@ -143,6 +169,8 @@ SINTER_DEVICE void store_rows_swapped(const Args& args, const TileCoord<Config>&
   const bool has_columns = tile.column + Result::column() < end;
   const int row = tile.row + first_row + warp * 16;
   const PixelPlaces<Config, Body> places(args, batch, row, tile.row_end, tile.column);
+  const PixelPlaces<Config, Body, PoolsPixels<Body>> windows(args, batch, row, tile.row_end,
+                                                             tile.column);
   // Lane 8 i + j names line j of block i: eight channels of a pixel. Blocks: of eight pixels the
   // warp's first and last eight channels, of the next eight likewise.
   const int line = StoreTile::place(lane / 16 * 8 + lane % 8, warp * 16 + lane / 8 % 2 * 8);
@@ -185,7 +213,9 @@ SINTER_DEVICE void store_rows_swapped(const Args& args, const TileCoord<Config>&
     // All channels of the part's pixels are there; and the part before has been read by all warps,
     // so that the next one may take its place.
     wait_for_warpgroup(consumer);
-    if constexpr (StoresPieces<Body>)
+    if constexpr (PoolsPixels<Body>)
+      store_windows(places, windows, part, has_columns, tile_of(warp));
+    else if constexpr (StoresPieces<Body>)
       store_pixel_pieces(args, places, part, tile_of(warp));
     else
       store_pixels(places, part, has_columns, tile_of(warp));

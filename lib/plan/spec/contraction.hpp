@@ -45,6 +45,16 @@ struct GroupedRows {
   bool gathers() const { return on && mode == MoeMode::gather; }
 };
 
+// What the epilogue stores to port `of` is a convolution's result, and the largest of each 2 x 2 of
+// its pixels, which lie along the last two indices of m, goes to `port`. The strides of that port's
+// access are half of what lies between the results of neighbouring windows along these two, so that
+// they say where the result of each window of even indices lies. `of` and `port` may be one: then
+// these are all that is stored.
+struct PooledPixels {
+  int of = -1, port = -1;
+  bool on() const { return port >= 0; }
+};
+
 // The indices of the domain are batch, m, n, k in this order, and of chained products behind them
 // those that the first product sums over: its columns are k. KernelSpec::body is the epilogue, run
 // once an element of (batch, m, n). Its accumulator statements name the product, of those whose
@@ -64,6 +74,7 @@ struct ContractionSpec {
   // where they would cut off.
   bool promote_accumulators = false;
   GroupedRows rows;
+  PooledPixels pooled;
 
   int k() const { return static_cast<int>(k_indices.size()); }
   int first_m() const { return batch; }

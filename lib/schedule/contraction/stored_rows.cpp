@@ -10,6 +10,11 @@ namespace {
 
 constexpr int kStoredRows = 16;  // of a warp
 
+const KernelPort* pooled_port(const KernelSpec& spec) {
+  const PooledPixels& pooled = spec.contraction().pooled;
+  return pooled.on() ? &spec.ports[static_cast<std::size_t>(pooled.port)] : nullptr;
+}
+
 // Elements of 16 bits, `together` of whose columns lie side by side at a multiple of their bytes.
 bool lies_in_rows(const KernelSpec& spec, const KernelPort& p, int together) {
   const Access& a = p.access;
@@ -18,6 +23,7 @@ bool lies_in_rows(const KernelSpec& spec, const KernelPort& p, int together) {
   if (p.alignment < std::min(2 * together, 16)) return false;
   if (a.stride[column] != 1 || spec.extent[column] % together != 0 || a.offset % together != 0)
     return false;
+  if (&p == pooled_port(spec)) return true;  // a window's results lie so: see PooledPixels
   for (int i = 0; i < column; ++i)
     if (a.stride[i] % together != 0) return false;
   return true;

@@ -20,6 +20,7 @@ namespace {
 
 constexpr int kStoredBox = 64;   // columns that TMA stores
 constexpr int kStoredRows = 16;  // with so many rows
+constexpr int kPooledTogether = 8;
 
 std::string window_text(const ConvolutionWindow& w) {
   std::string text = fmt::format(", window of {} channels", w.channels);
@@ -46,7 +47,7 @@ std::string problem_text(const Orientation& o) {
                      e.n_fastest ? "" : " along m", e.scaled() ? ", scaled" : "",
                      e.b2 ? ", two products" : "", p.reduces ? ", with totals" : "",
                      o.spec.contraction().promote_accumulators ? ", promoted" : "") +
-         (e.window ? window_text(*e.window) : "");
+         (p.pools ? ", pooled" : "") + (e.window ? window_text(*e.window) : "");
 }
 
 bool sooner(const EstimatedTile& a, const EstimatedTile& b) {
@@ -248,6 +249,18 @@ std::optional<WgmmaPlan> plan_boxes(const KernelSpec& given, const DeviceModel& 
   return choose_tile({std::move(usual), std::move(other)}, device, tuning, tiles);
 }
 
+// Those whose pixels are pooled: blocks of the image alone hold windows, and these lie together
+// where results leave as they are summed.
+std::optional<WgmmaPlan> plan_pooled(const KernelSpec& given, const DeviceModel& device,
+                                     const Tuning& tuning, KnownTiles& tiles) {
+  auto o = orient_convolution(given, true, true, false, Pixels::blocks);
+  if (!o || !o->problem.stores_rows || o->engine.stored_together != kPooledTogether ||
+      o->engine.window->axes.front().result != kSwizzledRows)
+    return {};
+  o->problem.pools = true;
+  return choose_tile({std::move(o)}, device, tuning, tiles);
+}
+
 // Convolutions.
 std::optional<WgmmaPlan> plan_window(const KernelSpec& given, const DeviceModel& device,
                                      const Tuning& tuning, KnownTiles& tiles) {
@@ -303,6 +316,7 @@ std::optional<Orientation> orient_window_as(const WgmmaConfig& decided, const Ke
                                                 : Pixels::blocks;
   auto o = orient_convolution(given, !gradient, columns_together,
                               columns_together != decided.n_fastest, pixels);
+  if (o) o->problem.pools = given.contraction().pooled.on();
   const bool alike = o && o->engine.window->taps_of == window.taps_of &&
                      o->engine.window->axes.size() == window.axes.size() &&
                      o->engine.window->channels == window.channels &&
@@ -364,6 +378,8 @@ std::optional<WgmmaPlan> plan_wgmma(const KernelSpec& given, const DeviceModel& 
   if (!device.has_wgmma || !device.has_tma) return {};
   const ContractionSpec* const c = given.as_contraction();
   if (!c || reads_joined_indices(given)) return {};
+  if (c->pooled.on())
+    return may_be_convolution(*c) ? plan_pooled(given, device, tuning, tiles) : std::nullopt;
   auto plain = plan_boxes(given, device, tuning, tiles);
   if (!may_be_convolution(*c)) return plain;
   auto convolution = plan_window(given, device, tuning, tiles);

@@ -62,6 +62,7 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
     return false;
   if (t.alternate && t.m > 128 && p.taps == 0) return false;
   if (p.block > 0 && (t.m != p.block || t.cluster_m > 1)) return false;
+  if (p.pools && !stores_as_summed(p, t)) return false;
   if (p.taps > 0 && (t.split > 1 || t.cluster_n > 1 || t.stages < kFewestFilterStages ||
                      window_pixels(p, t) > kMostPixels))
     return false;

@@ -14,6 +14,7 @@ namespace sinter {
 namespace {
 
 constexpr std::int64_t kMostReach = 1024;
+constexpr double kOfWindow = 0.25;  // what pooling leaves of 2 x 2 pixels
 
 std::int64_t depth_of(const KernelSpec& spec) {
   return count(spec.extent, spec.extent.size() - spec.contraction().k(), spec.extent.size());
@@ -25,8 +26,12 @@ void count_epilogue(const KernelSpec& spec, TileProblem& p) {
     if (!is_load(s) && !is_store(s)) continue;
     const KernelPort& port = spec.ports[static_cast<std::size_t>(s.port)];
     p.reads |= of_whole_tile(spec, port);
-    if (of_whole_tile(spec, port) || port.written) p.extra_bytes += info(port.type).bytes;
+    const bool pooled = s.port == spec.contraction().pooled.port;
+    if (of_whole_tile(spec, port) || port.written)
+      p.extra_bytes += info(port.type).bytes * (pooled ? kOfWindow : 1);
   }
+  if (const PooledPixels& pooled = spec.contraction().pooled; pooled.port != pooled.of)
+    p.extra_bytes += info(spec.ports[static_cast<std::size_t>(pooled.port)].type).bytes * kOfWindow;
   p.extra_bytes /= p.products;
   p.computes = spec.body.statements.size() > 2;
 }

@@ -74,6 +74,7 @@ struct TileProblem {
   bool swappable = false;    // of these, whose products may have the filter as their left operand
   bool gradient = false;     // of a filter of that kind: columns are lines of channels of all taps
   bool window = false;       // a convolution
+  bool pools = false;        // its pixels: results leave as they are summed
   int columns_together = 0;  // not 0: columns of B that one box brings divide these
   bool phased = false;       // its pixels fall into phases, which are batch entries
   bool stepped = false;      // of the gradient of one tap: its pixels lie in steps

@@ -1,0 +1,164 @@
+#include "planner/pooled_pixels.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "plan/access.hpp"
+#include "schedule/contraction/wgmma.hpp"
+#include "sinter/ops/shapes_layout.hpp"
+
+namespace sinter {
+namespace {
+
+constexpr int kTogether = 8;  // results of 16 bits that a lane stores
+
+// A kernel that takes the largest of each 2 x 2 elements and does nothing else with them.
+struct Pooling {
+  const Gather* gather;
+  const KernelPort *from, *to;
+};
+std::optional<Pooling> pooling(const KernelSpec& spec) {
+  if (!spec.as_pointwise() || spec.gathers.size() != 1 || spec.body.statements.size() != 2)
+    return {};
+  const Gather& g = spec.gathers.front();
+  const Statement &taken = spec.body.statements[0], &stored = spec.body.statements[1];
+  const auto* const a = std::get_if<ResampleAttributes>(&g.attributes);
+  if (!a || g.op != OpKind::resample || g.output != 0 || g.output_dim.size() != 4 ||
+      a->mode.value_or(ResampleMode::maxpool) != ResampleMode::maxpool ||
+      taken.kind != StatementKind::gather || !is_store(stored))
+    return {};
+  const auto geometry = shapes::resample_geometry(*a, 4);
+  const auto all = [](const Dims& dims, std::int64_t value) {
+    return std::all_of(dims.begin(), dims.end(), [&](std::int64_t d) { return d == value; });
+  };
+  if (!all(geometry.window, 2) || !all(geometry.stride, 2) || !all(geometry.pre, 0) ||
+      !all(geometry.post, 0))
+    return {};
+  const KernelPort &from = spec.ports[static_cast<std::size_t>(g.ports[0])],
+                   &to = spec.ports[static_cast<std::size_t>(stored.port)];
+  if (from.type != to.type || !to.access.windows.empty() || !to.access.via.empty() ||
+      to.together != 1)
+    return {};
+  return Pooling{&g, &from, &to};
+}
+
+// Where the results of windows lie, by the indices of the convolution that stores the pixels to
+// `stored`; nothing where its pixels do not fall into whole windows along its last rows.
+std::optional<Access> places_of_windows(const KernelSpec& convolution, const Access& stored,
+                                        const KernelSpec& pool, const Pooling& p) {
+  const ContractionSpec& c = convolution.contraction();
+  const Gather& g = *p.gather;
+  const Dims &dim = g.dims[0], &stride = g.strides[0];
+  if (!stored.windows.empty() || !stored.via.empty() || stored.offset != p.from->access.offset ||
+      c.m < 2 || c.n != 1)
+    return {};
+  Access windows;
+  windows.stride = Dims::filled(convolution.extent.size(), 0);
+  windows.offset = p.to->access.offset;
+  if (windows.offset % kTogether != 0 || p.to->alignment < 16) return {};
+  const int row = c.first_n() - 2, line = c.first_n() - 1, column = c.first_k() - 1;
+  int found = 0;
+  for (int d = 0; d < 4; ++d) {
+    if (dim[d] == 1) continue;
+    int index = -1;
+    for (int i = 0; i < c.first_k(); ++i)
+      if (convolution.extent[i] == dim[d] && stored.stride[i] == stride[d]) index = i;
+    const int own = g.index(d);
+    if (index < 0 || own < 0 || own >= pool.extent.size() || pool.extent[own] != g.output_dim[d])
+      return {};
+    const std::int64_t apart = p.to->access.stride[own];
+    const bool along = d == 2 || d == 3;
+    if ((d == 2) != (index == row) || (d == 3) != (index == line) || (d == 1) != (index == column))
+      return {};
+    if (d == 1 ? apart != 1 : apart % kTogether != 0) return {};
+    if (along && dim[d] != 2 * g.output_dim[d]) return {};
+    windows.stride[index] = along ? apart / 2 : apart;
+    ++found;
+  }
+  for (int i = 0; i < c.first_k(); ++i) found -= convolution.extent[i] > 1;
+  return found == 0 && dim[1] > 1 && dim[2] > 1 && dim[3] > 1 ? std::optional(windows)
+                                                              : std::nullopt;
+}
+
+// Whether anybody but kernel `own` reads the tensor.
+bool read_elsewhere(const std::vector<KernelSpec>& kernels, std::size_t own, TensorId t,
+                    const Graph& lowered) {
+  if (t < static_cast<TensorId>(lowered.tensors().size()) && lowered[t].output) return true;
+  for (std::size_t i = 0; i < kernels.size(); ++i)
+    for (const KernelPort& p : kernels[i].ports)
+      if (i != own && !p.written && p.tensor == t) return true;
+  return false;
+}
+
+// The kernel `number` that pools as part of kernel `before`; nothing where it cannot be.
+std::optional<KernelSpec> joined(const std::vector<KernelSpec>& kernels, std::size_t before,
+                                 std::size_t number, const Pooling& p, const Graph& lowered) {
+  KernelSpec spec = kernels[before];
+  ContractionSpec& c = spec.contraction();
+  if (c.pooled.on()) return {};
+  int of = -1;
+  for (const Statement& s : spec.body.statements) {
+    if (!is_store(s)) continue;
+    if (of >= 0) return {};
+    of = s.port;
+  }
+  if (of < 0 || spec.ports[static_cast<std::size_t>(of)].tensor != p.from->tensor) return {};
+  KernelPort& stored = spec.ports[static_cast<std::size_t>(of)];
+  if (stored.type != p.from->type) return {};
+  auto windows = places_of_windows(spec, stored.access, kernels[number], p);
+  if (!windows) return {};
+  KernelPort port = *p.to;
+  port.access = std::move(*windows);
+  const bool beside = read_elsewhere(kernels, number, p.from->tensor, lowered);
+  c.pooled = {of, beside ? static_cast<int>(spec.ports.size()) : of};
+  if (beside)
+    spec.ports.push_back(std::move(port));
+  else
+    stored = std::move(port);
+  const auto& nodes = kernels[number].nodes;
+  spec.nodes.insert(spec.nodes.end(), nodes.begin(), nodes.end());
+  return spec;
+}
+
+bool pools_faster(const KernelSpec& joined, const KernelSpec& convolution, const KernelSpec& pool,
+                  const PlanContext& context) {
+  const auto plan = plan_wgmma(joined, context.device, context.tuning, context.tiles);
+  return plan && plan->microseconds < schedule_kernel(convolution, context).microseconds +
+                                          schedule_kernel(pool, context).microseconds +
+                                          context.device.launch_microseconds;
+}
+
+}  // namespace
+
+void pool_pixels(std::vector<KernelSpec>& kernels, const Graph& lowered, const PlanContext& context,
+                 std::span<const Alias> aliases, std::vector<PlanCut>& cuts) {
+  if (!context.device.has_wgmma) return;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const auto p = pooling(kernels[i]);
+    if (!p || std::any_of(aliases.begin(), aliases.end(),
+                          [&](const Alias& a) { return a.output == p->to->tensor; }))
+      continue;
+    for (std::size_t before = 0; before < i; ++before) {
+      if (!kernels[before].as_contraction()) continue;
+      auto whole = joined(kernels, before, i, *p, lowered);
+      if (!whole) continue;
+      const NodeId node = kernels[i].nodes.front();
+      const bool faster = context.decisions.decide(Decisions::Kind::pooled, node, [&] {
+        return pools_faster(*whole, kernels[before], kernels[i], context);
+      });
+      if (!faster || !plan_wgmma(*whole, context.device, context.tuning, context.tiles)) break;
+      if (p->from->tensor < static_cast<TensorId>(lowered.tensors().size())) {
+        const std::string tensor = lowered.label(p->from->tensor),
+                          label = lowered.label(lowered.nodes()[static_cast<std::size_t>(node)]);
+        std::erase_if(cuts, [&](const PlanCut& c) {
+          return c.tensor == tensor && (c.node == label || c.with == label);
+        });
+      }
+      kernels[before] = std::move(*whole);
+      kernels.erase(kernels.begin() + static_cast<std::ptrdiff_t>(i--));
+      break;
+    }
+  }
+}
+
+}  // namespace sinter

@@ -1,0 +1,34 @@
+"""Max pooling by 2 x 2 that a convolution's kernel does: windows in blocks of the image."""
+from corpus_graph import Graph
+
+
+def pool_in_convolution(name, io, channels, filters, height, width, images=1, both=False,
+                        residual=False, pad=1):
+    """The largest of 2 x 2 pixels, which the convolution's kernel stores, with the pixels where others read them."""
+    g = Graph("pool_in_convolution_" + name, io)
+
+    def image(name, c, h, w, **more):
+        g.tensor(name, [images, c, h, w], stride=[h * w * c, 1, w * c, c], **more)
+
+    h, w = height + 2 * pad - 2, width + 2 * pad - 2
+    image("x", channels, height, width)
+    g.tensor("w", [filters, channels, 3, 3], stride=[9 * channels, 1, 3 * channels, channels])
+    g.conv("x", "w", "c", pre_padding=[pad, pad], post_padding=[pad, pad])
+    last = "c"
+    if residual:
+        image("r", filters, h, w)
+        g.pointwise("add", "s", "c", "r")
+        last = "s"
+    if both:
+        image("y", filters, h, w, output=True)
+    g.pointwise("relu_fwd", "y", last)
+    g.node("resample", {"X": "y"}, "p", mode="maxpool", window=[2, 2], stride=[2, 2],
+           pre_padding=[0, 0], post_padding=[0, 0])
+    image("p", filters, h // 2, w // 2, output=True)
+
+
+pool_in_convolution("both", "bf16", 32, 64, 10, 12, images=2, both=True)
+pool_in_convolution("residual", "f16", 16, 128, 8, 18, both=True, residual=True)
+pool_in_convolution("columns", "bf16", 64, 72, 20, 36, pad=0)
+pool_in_convolution("residual_alone", "bf16", 16, 128, 24, 18, images=2, residual=True)
+pool_in_convolution("odd_rows", "bf16", 32, 64, 11, 12)
