@@ -20,18 +20,19 @@ namespace sinter {
 // Where a plan runs: an NVIDIA GPU by ordinal, or the CPU backend (float64 arithmetic, threaded).
 class Device {
  public:
-  static Device cpu() { return Device(-1); }
-  static Device gpu(int ordinal) { return Device(ordinal); }
+  static Device cpu() { return {true, -1}; }
+  static Device gpu(int ordinal) { return {false, ordinal}; }
   // The GPU of the calling thread's CUDA context or GPU 0; the CPU where there is no usable GPU.
   static Device current();
-  bool is_cpu() const { return ordinal_ < 0; }
-  int ordinal() const { return ordinal_; }
+  bool is_cpu() const { return cpu_; }
+  int ordinal() const { return ordinal_; }  // of the CPU -1
   // "sm_90a" and the like; an empty string for the CPU; an error without driver or device.
   Result<std::string> target() const;
   bool operator==(const Device&) const = default;
 
  private:
-  explicit Device(int ordinal) : ordinal_(ordinal) {}
+  Device(bool cpu, int ordinal) : cpu_(cpu), ordinal_(ordinal) {}
+  bool cpu_;
   int ordinal_;
 };
 
@@ -64,7 +65,8 @@ struct PlanOptions {
 struct PlanData;
 
 // An immutable, shareable plan. Making one runs the planner and the code generator, and NVRTC only
-// for the targets asked for; it needs no GPU.
+// for the targets asked for; it needs no GPU. Moving a plan or an executable copies the handle, so
+// that the one moved from is still whole.
 class Plan {
  public:
   // Inputs and outputs that execute() takes pointers for.
@@ -92,6 +94,8 @@ class Plan {
 
   const PlanData& data() const { return *data_; }
   explicit Plan(Shared<const PlanData> data) : data_(std::move(data)) {}
+  Plan(const Plan&) = default;
+  Plan& operator=(const Plan&) = default;
 
  private:
   Shared<const PlanData> data_;
@@ -180,6 +184,8 @@ class BoundExecutable {
 
   struct Impl;
   explicit BoundExecutable(Shared<const Impl> impl) : impl_(std::move(impl)) {}
+  BoundExecutable(const BoundExecutable&) = default;
+  BoundExecutable& operator=(const BoundExecutable&) = default;
 
  private:
   Shared<const Impl> impl_;
@@ -204,6 +210,8 @@ class Executable {
 
   struct Impl;
   explicit Executable(Shared<const Impl> impl) : impl_(std::move(impl)) {}
+  Executable(const Executable&) = default;
+  Executable& operator=(const Executable&) = default;
 
  private:
   Shared<const Impl> impl_;

@@ -71,7 +71,7 @@ Result<std::string> Device::target() const {
   if (is_cpu()) return std::string();
   auto d = driver();
   SINTER_TRY(d);
-  if (ordinal_ >= (*d)->devices)
+  if (ordinal_ < 0 || ordinal_ >= (*d)->devices)
     return Diagnostic{.rule = Rule::device_missing,
                       .attribute = fmt::format("GPU {}", ordinal_),
                       .allowed = fmt::format("0 to {}", (*d)->devices - 1)};

@@ -50,6 +50,25 @@ TEST_CASE("a plan runs on the CPU, at each call or bound once") {
   for (int i = 0; i < 6; ++i) CHECK(z[i] == 2 * x[i]);
 }
 
+TEST_CASE("handles that were moved from are whole") {
+  Plan plan = doubling();
+  const Plan taken = std::move(plan);
+  CHECK(plan.tensors().size() == 2);
+  CHECK(plan.to_json() == taken.to_json());
+  auto e = load(plan, Device::cpu());
+  REQUIRE(e);
+  const Executable other = std::move(*e);
+  const float x[6] = {1, 2, 3, 4, 5, 6};
+  float y[6] = {};
+  const auto workspace = Memory::allocate(Device::cpu(), 4096);
+  REQUIRE(workspace);
+  auto bound = e->bind({{"x", x}, {"y", y}}, *workspace);
+  REQUIRE(bound);
+  const BoundExecutable second = std::move(*bound);
+  REQUIRE(bound->execute(nullptr));
+  for (int i = 0; i < 6; ++i) CHECK(y[i] == 2 * x[i]);
+}
+
 TEST_CASE("the CPU checks bindings as a GPU does") {
   const auto e = load(doubling(), Device::cpu());
   REQUIRE(e);

@@ -95,6 +95,8 @@ TEST_CASE("[child] targets follow the compute capability", "[.fake_gpu]") {
   CHECK(target(10, 3) == "sm_103a");
   CHECK(target(12, 0) == "sm_120a");
   CHECK(Device::gpu(2).target().error().rule == Rule::device_missing);
+  CHECK(Device::gpu(-1).target().error().rule == Rule::device_missing);
+  CHECK_FALSE(Device::gpu(-1).is_cpu());
 }
 
 TEST_CASE("[child] calls leave the caller's context current", "[.fake_gpu]") {
