@@ -3,6 +3,7 @@
 // leave open are filled in afterwards (lower.cpp), so that they read like the formulas that they
 // are.
 #pragma once
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,9 +27,9 @@ struct Scratch {
   std::vector<NodeId> nodes;          // by node of `graph`: node of the user's graph
   std::vector<TensorId> of_user;  // by tensor of the user's graph; kNoTensor where there is none
   std::vector<bool> needed;       // by tensor of the user's graph: an output depends on it
-  // What attention was expanded to; tensors are those of the user's graph, nodes those of `graph`.
-  std::vector<Region> regions;
-  NodeId failed = -1;  // node of the user's graph that `graph` has a diagnostic of
+  std::map<TensorId, TensorId> in_memory;  // of the user's graph: passed by value; copies
+  std::vector<Region> regions;  // what attention was expanded to; tensors and nodes of `graph`
+  NodeId failed = -1;           // node of the user's graph that `graph` has a diagnostic of
 };
 
 class Expansion {

@@ -98,15 +98,10 @@ bool needs_memory(OpKind op, int port) {
   }
 }
 
-// Offsets and indices of a grouped matmul are read as packed arrays; what is none is copied, and so
-// is a scalar that is read from memory.
-TensorId packed_operand(const Graph& user, NodeId id, int port, Scratch& s) {
+// A tensor in memory that holds what the port's holds.
+TensorId copied_to_memory(const Graph& user, NodeId id, int port, Scratch& s) {
   const auto& node = user.nodes()[at(id)];
   const TensorId t = node.inputs[at(port)];
-  if (t < 0) return kNoTensor;
-  const bool index = node.op == OpKind::moe_grouped_matmul && is_index_port(node.op, port);
-  const bool fits = user[t].has_value ? !needs_memory(node.op, port) : !index || is_packed(user, t);
-  if (fits) return s.of_user[at(t)];
   TensorDesc d;
   d.name = info(node.op).inputs[at(port)].name;
   d.dim = user[t].dim;
@@ -116,6 +111,17 @@ TensorId packed_operand(const Graph& user, NodeId id, int port, Scratch& s) {
   s.tensors.push_back({id, kNoTensor});
   s.graph.add(OpKind::pointwise, PointwiseAttributes{}, {s.of_user[at(t)]}, {y}, {}, node.where);
   return y;
+}
+
+// Offsets and indices of a grouped matmul are read as packed arrays; what is none is copied, and so
+// is a scalar that is read from memory.
+TensorId packed_operand(const Graph& user, NodeId id, int port, Scratch& s) {
+  const auto& node = user.nodes()[at(id)];
+  const TensorId t = node.inputs[at(port)];
+  if (t < 0) return kNoTensor;
+  const bool index = node.op == OpKind::moe_grouped_matmul && is_index_port(node.op, port);
+  const bool fits = user[t].has_value ? !needs_memory(node.op, port) : !index || is_packed(user, t);
+  return fits ? s.of_user[at(t)] : copied_to_memory(user, id, port, s);
 }
 
 void copy_node(const Graph& user, NodeId id, Scratch& s) {
@@ -139,6 +145,50 @@ void copy_node(const Graph& user, NodeId id, Scratch& s) {
   s.nodes.resize(s.graph.nodes().size(), id);
 }
 
+// Ports of attention that kernels read from memory themselves, or that the kernel's own code uses
+// as the numbers it knows: operands, lengths, page tables, masks, a sink that comes with the call.
+bool needs_memory(const Graph& user, const Node& node, int port) {
+  const bool forward = node.op == OpKind::sdpa;
+  const shapes::SdpaPorts& p = forward ? shapes::kSdpaPorts : shapes::kSdpaBackwardPorts;
+  if (port == p.sink) return user[node.inputs[at(port)]].bound_value;
+  return port < p.bias || port == p.seq_q || port == p.seq_kv || port == p.page_k ||
+         port == p.page_v || port == p.block_mask;
+}
+
+// While attention is expanded, what it reads from memory is a copy of what is passed by value.
+std::vector<std::pair<TensorId, TensorId>> put_in_memory(const Graph& user, NodeId id, Scratch& s) {
+  const auto& node = user.nodes()[at(id)];
+  std::vector<std::pair<TensorId, TensorId>> by_value;  // tensors of the user's graph and of `s`
+  for (int port = 0; port < static_cast<int>(node.inputs.size()); ++port) {
+    const TensorId t = node.inputs[at(port)];
+    if (t < 0 || !user[t].has_value || !needs_memory(user, node, port)) continue;
+    const auto [copy, fresh] = s.in_memory.try_emplace(t, kNoTensor);
+    if (fresh) copy->second = copied_to_memory(user, id, port, s);
+    if (s.of_user[at(t)] == copy->second) continue;
+    by_value.emplace_back(t, s.of_user[at(t)]);
+    s.of_user[at(t)] = copy->second;
+  }
+  return by_value;
+}
+
+void expand_attention(const Graph& user, NodeId id, const SdpaAttributes& a, Expand expand,
+                      Scratch& s) {
+  const auto& node = user.nodes()[at(id)];
+  const auto by_value = put_in_memory(user, id, s);
+  const auto first = static_cast<NodeId>(s.graph.nodes().size());
+  Expansion e(user, id, s);
+  expand(e);
+  e.finish();
+  Region r{id, node.op, a, sdpa_band(a), false, node.inputs, node.outputs, {}};
+  for (auto* tensors : {&r.inputs, &r.outputs})
+    for (TensorId& t : *tensors)
+      if (t >= 0) t = s.of_user[at(t)];
+  for (NodeId made = first; made < static_cast<NodeId>(s.graph.nodes().size()); ++made)
+    r.nodes.push_back(made);
+  s.regions.push_back(std::move(r));
+  for (const auto& [t, scalar] : by_value) s.of_user[at(t)] = scalar;
+}
+
 void expand_all(const Graph& user, Scratch& s) {
   s.needed = needed_tensors(user);
   s.of_user.assign(user.tensors().size(), kNoTensor);
@@ -151,15 +201,12 @@ void expand_all(const Graph& user, Scratch& s) {
     const auto& node = user.nodes()[at(n)];
     if (!is_live(node, s.needed) || !s.graph.diagnostics().empty()) continue;
     if (const Expand expand = expansion_of(node.op)) {
-      const auto first = static_cast<NodeId>(s.graph.nodes().size());
-      Expansion e(user, n, s);
-      expand(e);
-      e.finish();
       if (const auto* a = std::get_if<SdpaAttributes>(&node.attributes)) {
-        Region r{n, node.op, *a, sdpa_band(*a), false, node.inputs, node.outputs, {}};
-        for (NodeId made = first; made < static_cast<NodeId>(s.graph.nodes().size()); ++made)
-          r.nodes.push_back(made);
-        s.regions.push_back(std::move(r));
+        expand_attention(user, n, *a, expand, s);
+      } else {
+        Expansion e(user, n, s);
+        expand(e);
+        e.finish();
       }
     } else {
       copy_node(user, n, s);
@@ -232,10 +279,7 @@ class Writer {
 
   void region(Region r) {
     for (auto* tensors : {&r.inputs, &r.outputs})
-      for (TensorId& t : *tensors) {
-        const TensorId made = t < 0 ? kNoTensor : scratch_.of_user[at(t)];
-        t = made < 0 ? kNoTensor : written_[at(made)];
-      }
+      for (TensorId& t : *tensors) t = t < 0 ? kNoTensor : written_[at(t)];
     std::vector<NodeId> nodes;
     for (NodeId n : r.nodes)
       if (written_nodes_[at(n)] >= 0) nodes.push_back(written_nodes_[at(n)]);

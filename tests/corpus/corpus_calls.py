@@ -76,9 +76,39 @@ def scale_by_value():
     g.output("o")
 
 
+def attention(name, q, kv, numbers, io="bf16", **attributes):
+    """One sequence, whose lengths and tables are numbers: each call's (a type), or the graph's (with a value)."""
+    g = Graph(f"attention_{name}", io)
+    ports = {"Q": g.tensor("q", q), "K": g.tensor("k", kv), "V": g.tensor("v", kv)}
+    for port, given in numbers.items():
+        ports[port] = number(g, port, given) if isinstance(given, str) else g.value(port, given[1], given[0])
+        g.tensor(port, [1, 1, 1, 1])
+    g.node("sdpa", ports, {"O": "o"}, attn_scale=0.125, **attributes)
+    g.output("o")
+
+
+def attention_backward(name, numbers, **attributes):
+    g = Graph(f"attention_backward_{name}", "bf16")
+    ports = {p: g.tensor(p, [1, 2, 40, 64]) for p in ("Q", "K", "V", "dO")}
+    lengths = {p: g.tensor(number(g, p, t), [1, 1, 1, 1]) for p, t in numbers.items()}
+    forward = {p: ports[p] for p in "QKV"}
+    g.node("sdpa", forward | lengths, {"O": "O", "Stats": "Stats"}, attn_scale=0.125, **attributes)
+    g.node("sdpa_backward", ports | lengths | {"O": "O", "Stats": "Stats"}, {"dQ": "dQ", "dK": "dK", "dV": "dV"},
+           attn_scale=0.125, **attributes)
+    g.output("O", "dQ", "dK", "dV")
+
+
 update_in_place()
 residual_in_place()
 norm_in_place()
 softmax_in_place()
 seeds_by_value()
 scale_by_value()
+attention("lengths_by_value", [1, 4, 1, 64], [1, 2, 130, 64], {"SEQ_LEN_Q": ("i32", 1), "SEQ_LEN_KV": "i32"}, padding_mask=True)
+attention("lengths_held", [1, 2, 40, 64], [1, 2, 150, 64], {"SEQ_LEN_Q": ("i64", 33), "SEQ_LEN_KV": ("i32", 117)},
+          padding_mask=True, causal_mask_bottom_right=True)
+attention("mask_by_value", [1, 1, 24, 26], [1, 1, 24, 26],
+          {"SEQ_LEN_Q": "i64", "SEQ_LEN_KV": "i32", "Block_mask": "u8", "SINK_TOKEN": "f32"}, io="f16", padding_mask=True,
+          causal_mask=True, causal_mask_bottom_right=True)
+attention("pages_by_value", [1, 2, 7, 64], [1, 2, 48, 64], {"Page_table_K": "i32", "Page_table_V": ("i64", 0)})
+attention_backward("lengths_by_value", {"SEQ_LEN_Q": "i32", "SEQ_LEN_KV": "i64"}, padding_mask=True, causal_mask=True)

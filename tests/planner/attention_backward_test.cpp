@@ -380,7 +380,8 @@ TEST_CASE("attention backward's kernels give what the expansion gives") {
     GraphCase c(g, Fill::normal, 7);
     for (const char* target : {"sm_90a", "sm_80"}) {
       c.clear_outputs();
-      interpret(partition(c.lowered(), true, target, c.lowering().regions), c.memory());
+      interpret(partition(c.lowered(), true, target, c.lowering().regions), c.memory(),
+                c.lowered());
       const Comparison r = c.judge();
       INFO(target << ": " << r.first_wrong);
       CHECK(r.ok());

@@ -189,7 +189,7 @@ Partition planned(Graph& g) {
   for (const auto& [t, pointer] : c.memory())
     if (const auto id = moved.graph->find(c.lowered()[t].name)) memory[*id] = pointer;
   c.clear_outputs();
-  interpret(p, memory);
+  interpret(p, memory, *moved.graph);
   const Comparison r = c.judge();
   INFO(r.first_wrong);
   CHECK(r.ok());

@@ -27,7 +27,7 @@ inline void check_values(Graph& g) {
   REQUIRE(g.check().empty());
   GraphCase c(g, Fill::normal, 7);
   c.clear_outputs();
-  interpret(partition(c.lowered(), true, "sm_90a", c.lowering().regions), c.memory());
+  interpret(partition(c.lowered(), true, "sm_90a", c.lowering().regions), c.memory(), c.lowered());
   const Comparison r = c.judge();
   INFO(r.first_wrong);
   CHECK(r.ok());

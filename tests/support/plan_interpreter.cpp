@@ -209,7 +209,7 @@ class Kernel : KernelStatements {
 
 }  // namespace
 
-void interpret(const Partition& p, const HostPointers& memory) {
+void interpret(const Partition& p, const HostPointers& memory, const Graph& graph) {
   std::vector<unsigned char> workspace(static_cast<std::size_t>(p.workspace_bytes) + 1, 0xFF);
   for (const auto& spec : p.kernels) {
     std::vector<void*> ports;
@@ -221,7 +221,7 @@ void interpret(const Partition& p, const HostPointers& memory) {
     KernelSpec given = spec;  // with the numbers of this call
     for (KernelScalar& s : given.scalars)
       if (const auto found = memory.find(s.tensor); found != memory.end()) {
-        s.value = load_element(s.type, found->second, 0);
+        s.value = load_element(graph.type(s.tensor), found->second, 0);
         s.integer_value = static_cast<std::int64_t>(s.value);
       }
     Kernel(given, std::move(ports)).run();
@@ -235,8 +235,8 @@ void interpret_fused(const Lowered& lowered, std::string_view architecture,
   HostPointers by_name;
   for (const auto& [t, pointer] : memory)
     if (const auto id = graph.find((*lowered.graph)[t].name)) by_name[*id] = pointer;
-  interpret(partition(graph, true, architecture, moved ? moved->regions : lowered.regions),
-            by_name);
+  interpret(partition(graph, true, architecture, moved ? moved->regions : lowered.regions), by_name,
+            graph);
 }
 
 }  // namespace sinter::test

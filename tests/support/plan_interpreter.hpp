@@ -10,7 +10,7 @@ namespace sinter::test {
 
 // `memory` holds the inputs and outputs by tensor of the lowered graph. The workspace starts as
 // NaN patterns.
-void interpret(const Partition& partition, const HostPointers& memory);
+void interpret(const Partition& partition, const HostPointers& memory, const Graph& graph);
 
 // The same of a graph's fused kernels, as a plan has them: data movement is moved first.
 void interpret_fused(const Lowered& lowered, std::string_view architecture,

@@ -174,6 +174,13 @@ void FusionState::find_recomputed() {
   }
   for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i)
     if (!recomputed(i) && read_anew(i)) recompute_[static_cast<std::size_t>(i)] = true;
+  // The kernels of attention read lengths and sinks from memory, which a small kernel makes.
+  for (const Region& r : regions_) {
+    const auto& p = r.op == OpKind::sdpa ? shapes::kSdpaPorts : shapes::kSdpaBackwardPorts;
+    for (int port : {p.seq_q, p.seq_kv, p.sink})
+      if (const TensorId t = r.inputs[static_cast<std::size_t>(port)]; t >= 0 && producer(t) >= 0)
+        recompute_[static_cast<std::size_t>(producer(t))] = false;
+  }
   // An operand that lost the property takes it from its readers.
   for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i) {
     if (!recomputed(i)) continue;

@@ -347,6 +347,13 @@ class Search {
     });
   }
 
+  // Whether a node reads it by places of its own, which takes memory.
+  bool is_gathered(TensorId t) const {
+    return std::ranges::any_of(state_.consumers(t), [&](NodeId n) {
+      return state_.node(n).op == OpKind::block_mask || state_.node(n).op == OpKind::page_gather;
+    });
+  }
+
   // Adds what is made for the scores alone of far less than they are: masks and biases, rather than
   // have them in memory. In a row of [.., columns] it stays a kernel of its own.
   void add_masks(AttentionNodes& a, const std::vector<NodeId>& others) const {
@@ -366,7 +373,7 @@ class Search {
       const NodeId n = others[i];
       const TensorId t = state_.node(n).outputs[0];
       if (state_.no_kernel(n) || state_.node(n).op == OpKind::reduction ||
-          state_.needed_outside(t, a.nodes))
+          state_.needed_outside(t, a.nodes) || is_gathered(t))
         continue;
       if (g_[t].dim == g_[a.sums].dim || count(g_[t].dim) >= kExpands * read[i])
         a.nodes.push_back(n);
