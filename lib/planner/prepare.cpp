@@ -36,7 +36,7 @@ class Cut {
   PreparedGraph make() {
     // Until no result that is kept is too large; each round leaves a node more to the rest.
     do mark();
-    while (leave_large());
+    while (leave_large() || leave_last());
     GraphOptions options = g_.options();
     options.name += "/constants";
     PreparedGraph result{Shared<Graph>::make(std::move(options)),
@@ -93,6 +93,17 @@ class Cut {
     }
     return left_.size() > before;
   }
+  // The rest has a result: where all follow from constants, the nodes that make them are left.
+  bool leave_last() {
+    const auto outputs = [&](const auto& visit) {
+      for (std::size_t t = 0; t < from_.size(); ++t)
+        if (g_.tensors()[t].output) visit(static_cast<TensorId>(t));
+    };
+    bool any = false;
+    outputs([&](TensorId t) { any |= !constant_[at(g_[t].producer)]; });
+    if (!any) outputs([&](TensorId t) { left_.insert(g_[t].producer); });
+    return !any;
+  }
   std::int64_t bytes_of(TensorId t, DataType type) const {
     return count(g_[t].dim) * info(type).bytes;
   }
@@ -105,7 +116,8 @@ class Cut {
       if (in >= 0) collect(in, sources);
   }
 
-  // A virtual operand of products alone may be rounded as their kernels would.
+  // A virtual operand of products alone may be rounded as their kernels would: of products of
+  // either graph, as that of the constants computes results with it, too.
   DataType kept_type(TensorId t) const {
     const DataType io = g_.options().io;
     if (g_[t].output || g_.type(t) != DataType::f32 || info(io).bytes != 2 || !is_floating(io))
@@ -113,8 +125,7 @@ class Cut {
     for (std::size_t n = 0; n < g_.nodes().size(); ++n) {
       const Node& node = g_.nodes()[n];
       for (std::size_t port = 0; port < node.inputs.size(); ++port)
-        if (node.inputs[port] == t && !constant_[n] && !is_product_operand(node, port))
-          return DataType::f32;
+        if (node.inputs[port] == t && !is_product_operand(node, port)) return DataType::f32;
     }
     return io;
   }

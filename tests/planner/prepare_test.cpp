@@ -157,6 +157,38 @@ TEST_CASE("an output in place has a kernel of its own in a prepared plan, too") 
   CHECK(parts->rest.kernels() > 1);
 }
 
+TEST_CASE(
+    "where all results follow from constants, the nodes that make them are left to the calls") {
+  Graph g;
+  const auto w = constant(g, "w", {24, 16}), s = constant(g, "s", {1, 16});
+  g.output(relu((w * s).named("folded")), "y");
+  g.output(w + s, "z");
+  const auto graphs = prepare(g);
+  REQUIRE(graphs);
+  CHECK(graphs->rest->nodes().size() == 2);
+  const auto parts = prepare(g, kHopper);
+  REQUIRE(parts);
+  REQUIRE(parts->constants);
+  CHECK(find(*parts->constants, "folded")->written);
+  REQUIRE(find(parts->rest, "y"));
+  CHECK(find(parts->rest, "y")->written);
+  CHECK(find(parts->rest, "z")->written);
+}
+
+TEST_CASE("an operand of products is rounded by prepare() where nothing else reads it") {
+  Graph g({.io = bf16});
+  const auto w = constant(g, "w", {24, 16}, f32), s = constant(g, "s", {1, 16}, f32);
+  const auto folded = (w * s).named("folded"), other = (w - s).named("other");
+  const auto x = g.tensor("x", {8, 24});
+  g.output(matmul(x, folded) + matmul(x, other), "y");
+  g.output(relu(other), "z", {.data_type = f32});  // of the constants' graph
+  const auto parts = prepare(g, kHopper);
+  REQUIRE(parts);
+  REQUIRE(parts->constants);
+  CHECK(find(*parts->constants, "folded")->type == bf16);
+  CHECK(find(*parts->constants, "other")->type == f32);
+}
+
 TEST_CASE("prepared plans run on the CPU, which reads the constants themselves") {
   const auto parts = prepare(*graph_of({{32, 64, 56, 56}, {64, 64, 3, 3}, 1, 1, false}), kHopper);
   REQUIRE(parts);
