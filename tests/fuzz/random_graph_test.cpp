@@ -25,7 +25,7 @@ int graphs_to_plan() { return test::from_environment("SINTER_FUZZ_GRAPHS", 5000)
 
 test::RandomGraphOptions options_of(int seed) {
   test::RandomGraphOptions o;
-  o.seed = static_cast<std::uint64_t>(seed);
+  o.seed = static_cast<std::uint64_t>(seed) + (seed % 4 == 1 ? test::kCallsVary : 0);
   o.max_nodes = seed % 100 == 99 ? 150 : seed % 5 == 0 ? 40 : 12;
   o.max_elements = seed % 3 == 0 ? 65536 : 4096;
   o.max_work = std::int64_t{1} << 26;
@@ -49,6 +49,8 @@ std::string failure(Graph& graph, const std::string& architecture) {
   if (graph_to_json(**again) != text) return "graph JSON comes back as another text";
   for (bool fuse : {true, false}) {
     const auto plan = Plan::make(graph, {.fuse = fuse, .architecture = fuse ? architecture : ""});
+    // Where a kernel reads the input late (GRAPH_JSON.md, "In place").
+    if (!plan && plan.error().rule == Rule::tensor_alias) return {};
     if (!plan) return "no plan: " + messages(plan.errors());
     const std::string plan_text = plan->to_json();
     const auto same = Plan::from_json(plan_text);

@@ -62,6 +62,9 @@ Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& che
 // did.
 std::string run_case(Graph& graph, GraphCase& c);
 
+// What runs the kernels: the emulator, or a device.
+bool emulated();
+Device test_device();
 // Whose engines plans use: those of the device that runs the tests.
 Result<std::string> test_target();
 

@@ -97,6 +97,7 @@ Shared<Graph> random_graph(const RandomGraphOptions& options) {
     if (written_out || m.name == options.often) offer(m);
   while (grower.nodes_left() > 0) grower.random.weighted(makers)->grow(grower);
   grower.finish();
+  if (options.seed >= kCallsVary) vary_calls(*graph, Random(options.seed + 2));
   return graph;
 }
 

@@ -10,6 +10,10 @@
 
 namespace sinter::test {
 
+// From this seed on graphs have constants, numbers by value, outputs in place, addresses that are
+// multiples of few bytes, long chains, and extents of which nearly all are 1.
+constexpr std::uint64_t kCallsVary = 40'000'000;
+
 struct RandomGraphOptions {
   std::uint64_t seed = 0;
   int max_nodes = 12;

@@ -33,12 +33,16 @@ Grower::Grower(Graph& graph, const RandomGraphOptions& options, std::uint64_t se
   nodes_ = drawn_nodes(random, std::max(options.max_nodes, 1));
   zeros_ = random.chance(0.1);
   chain_ = random.chance(0.4);
+  if (options.seed < kCallsVary) return;
+  Random apart(seed);  // so that what else is drawn is as in graphs of earlier seeds
+  if (options.max_nodes > 4 && apart.chance(0.06)) nodes_ = static_cast<int>(apart.between(30, 64));
+  ones_ = apart.chance(0.04);
 }
 
 // ---- extents
 
 std::int64_t Grower::extent_from_one(std::int64_t most) {
-  if (most <= 1) return 1;
+  if (most <= 1 || (ones_ && random.chance(0.8))) return 1;
   const double p = random.real(0, 1);
   std::int64_t d = 0;
   if (p < 0.15)

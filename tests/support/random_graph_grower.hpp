@@ -101,7 +101,7 @@ class Grower {
   const RandomGraphOptions& options_;
   Random names_;
   int nodes_ = 1;
-  bool zeros_ = false, chain_ = false;
+  bool zeros_ = false, chain_ = false, ones_ = false;
   std::int64_t names_made_ = 0;
   std::vector<TensorId> pool_;     // what later nodes may read
   std::vector<double> magnitude_;  // by tensor
@@ -136,6 +136,9 @@ void grow_rotation(Grower& g);
 void grow_gated(Grower& g);
 void grow_convolutions(Grower& g);
 void grow_joined_parts(Grower& g);
+
+// What the graph leaves to its calls (random_graph_calls.cpp); its nodes stay as they are.
+void vary_calls(Graph& g, Random random);
 
 // Dims of as many elements as `dim`, of any rank up to 8.
 Dims reshaped(Grower& g, const Dims& dim);

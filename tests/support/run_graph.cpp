@@ -36,12 +36,23 @@ Graph& checked(Graph& graph) {
   return graph;
 }
 
+// Bytes of which the tensor's address is a multiple, and not of twice as many.
+std::int64_t alignment(const Graph& graph, TensorId t) {
+  return std::max<std::int64_t>(graph[t].alignment, info(graph.type(t)).bytes);
+}
+
 }  // namespace
 
-GuardedBuffer::GuardedBuffer(std::size_t bytes)
-    : storage_(bytes + 2 * kGuard + 256, kPattern), bytes_(bytes) {
+GuardedBuffer::GuardedBuffer(std::size_t bytes, std::int64_t alignment)
+    : storage_(bytes + 2 * kGuard + 2 * kAligned, kPattern), bytes_(bytes) {
   const auto start = reinterpret_cast<std::uintptr_t>(storage_.data()) + kGuard;
-  offset_ = kGuard + (256 - start % 256) % 256;
+  offset_ = kGuard + (kAligned - start % kAligned) % kAligned;
+  if (alignment < static_cast<std::int64_t>(kAligned))
+    offset_ += static_cast<std::size_t>(alignment);
+}
+
+std::size_t GuardedBuffer::beyond_aligned() const {
+  return reinterpret_cast<std::uintptr_t>(data()) % kAligned;
 }
 
 bool GuardedBuffer::guards_intact() const {
@@ -59,13 +70,14 @@ GraphCase::GraphCase(Graph& graph, Fill fill, std::uint64_t seed)
     const auto id = lowered().find(graph[t].name);
     if (!id) continue;  // no output depends on it, which the lowered graph need not keep
     const std::size_t size = host_bytes(graph, t);
-    auto& buffer = inputs_.try_emplace(*id, size).first->second;
+    auto& buffer = inputs_.try_emplace(*id, size, alignment(graph, t)).first->second;
     std::memcpy(buffer.data(), bytes.data(), size);
     originals_[*id].assign(buffer.data(), buffer.data() + size);
   }
   for (std::size_t i = 0; i < lowered().tensors().size(); ++i) {
     const auto t = static_cast<TensorId>(i);
-    if (lowered()[t].output) outputs_.try_emplace(t, host_bytes(lowered(), t));
+    if (lowered()[t].output)
+      outputs_.try_emplace(t, host_bytes(lowered(), t), alignment(lowered(), t));
   }
 }
 
@@ -117,6 +129,19 @@ void GraphCase::clear_outputs() {
     std::memset(buffer.data(), static_cast<int>(GuardedBuffer::kPattern), buffer.size());
 }
 
+void GraphCase::take_constants(const GraphCase& from,
+                               const std::vector<Plan::TensorInfo>& written) {
+  for (auto& [t, buffer] : inputs_)
+    if (lowered()[t].constant) {
+      std::memcpy(buffer.data(), from.inputs_.at(t).data(), buffer.size());
+      originals_[t] = from.originals_.at(t);
+    }
+  for (auto& [t, buffer] : outputs_)
+    for (const auto& w : written)
+      if (w.written && w.name == lowered()[t].name)
+        std::memcpy(buffer.data(), from.outputs_.at(t).data(), buffer.size());
+}
+
 Status GraphCase::execute(const Executable& executable) {
   const Device device = executable.device();
   clear_outputs();
@@ -124,19 +149,20 @@ Status GraphCase::execute(const Executable& executable) {
   struct Bound {
     GuardedBuffer* host;
     Memory memory;
-    std::int64_t bytes;  // with both guards
+    std::int64_t front, bytes;  // in front of the tensor, and with both guards
   };
   std::vector<Bound> bound;
   std::vector<Binding> bindings;
   for (auto* side : {&inputs_, &outputs_})
     for (auto& [t, buffer] : *side) {
-      const auto bytes = static_cast<std::int64_t>(buffer.size()) + 2 * guard;
+      const auto front = guard + static_cast<std::int64_t>(buffer.beyond_aligned()),
+                 bytes = front + static_cast<std::int64_t>(buffer.size()) + guard;
       const bool by_value = lowered()[t].bound_value;
       auto memory = Memory::allocate(by_value ? Device::cpu() : device, bytes);
       SINTER_TRY(memory);
-      Status copied = memory->copy_in(buffer.data() - guard, bytes);
+      Status copied = memory->copy_in(buffer.data() - front, bytes);
       SINTER_TRY(copied);
-      Binding binding(lowered()[t].name, static_cast<std::byte*>(memory->data()) + guard);
+      Binding binding(lowered()[t].name, static_cast<std::byte*>(memory->data()) + front);
       if (by_value) {
         PlanTensor tensor;
         tensor.type = lowered().type(t);
@@ -145,7 +171,7 @@ Status GraphCase::execute(const Executable& executable) {
         binding.number = binding_of(tensor, buffer.data()).number;
       }
       bindings.push_back(binding);
-      bound.push_back({&buffer, std::move(*memory), bytes});
+      bound.push_back({&buffer, std::move(*memory), front, bytes});
     }
   // In place, where the graph allows it: the input's numbers where the output is to be.
   for (const PlanTensor& t : executable.plan().data().tensors) {
@@ -157,7 +183,8 @@ Status GraphCase::execute(const Executable& executable) {
     };
     const auto in = static_cast<std::size_t>(of(input.name)),
                out = static_cast<std::size_t>(of(t.name));
-    Status copied = bound[out].memory.copy_in(bound[in].host->data() - guard, bound[in].bytes);
+    Status copied =
+        bound[out].memory.copy_in(bound[in].host->data() - bound[in].front, bound[in].bytes);
     SINTER_TRY(copied);
     bindings[in].pointer = bindings[out].pointer;
   }
@@ -174,7 +201,7 @@ Status GraphCase::execute(const Executable& executable) {
   Status finished = synchronize(device);
   SINTER_TRY(finished);
   for (auto& b : bound) {
-    Status copied = b.memory.copy_out(b.host->data() - guard, b.bytes);
+    Status copied = b.memory.copy_out(b.host->data() - b.front, b.bytes);
     SINTER_TRY(copied);
   }
   return Done{};

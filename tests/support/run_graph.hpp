@@ -11,10 +11,13 @@
 
 namespace sinter::test {
 
-// Host memory with a pattern before, behind and inside; aligned to 256 bytes.
+// Host memory with a pattern before, behind and inside; aligned to so many bytes, up to 256, and to
+// no more.
 class GuardedBuffer {
  public:
-  explicit GuardedBuffer(std::size_t bytes);
+  static constexpr std::size_t kAligned = 256;
+  explicit GuardedBuffer(std::size_t bytes, std::int64_t alignment = kAligned);
+  std::size_t beyond_aligned() const;  // bytes, of the data
   std::byte* data() { return storage_.data() + offset_; }
   const std::byte* data() const { return storage_.data() + offset_; }
   std::size_t size() const { return bytes_; }
@@ -39,6 +42,8 @@ class GraphCase {
   HostPointers memory();
 
   void clear_outputs();
+  // The constants become another case's, and what a plan of constants wrote into its outputs.
+  void take_constants(const GraphCase& from, const std::vector<Plan::TensorInfo>& written);
   // Runs a loaded plan of the same graph and fetches its outputs, all of them overwritten.
   Status execute(const Executable& executable);
 
