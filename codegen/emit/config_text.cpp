@@ -120,6 +120,7 @@ void add_constants(const KernelSpec&, const PointwiseConfig& s, std::vector<Conf
 
 void add_constants(const KernelSpec& spec, const RowwiseConfig& s, std::vector<ConfigConstant>& c) {
   const RowwiseSpec& rows = spec.rowwise();
+  const std::int64_t walkers = s.walkers > 0 ? s.walkers : rows.num_partials;
   c.insert(c.end(), {{"outer_rank", rows.outer_rank},
                      {"threads_per_row", s.threads_per_row},
                      {"rows_per_block", s.rows_per_block},
@@ -132,20 +133,20 @@ void add_constants(const KernelSpec& spec, const RowwiseConfig& s, std::vector<C
                      {"recompute", s.recompute, true},
                      {"early", s.early},
                      {"misaligned", s.aligned_by >= 0, true},
-                     {"num_partials", rows.num_partials}});
+                     {"num_partials", walkers}});
   if (s.held_places > 0) c.push_back({"held_places", s.held_places});
   if (rows.group > 1) c.push_back({"group", rows.group});
   if (rows.segment > 0) c.push_back({"segment", rows.segment});
-  if (rows.num_partials == 0 && s.pipeline_stages > 0)
+  if (walkers == 0 && s.pipeline_stages > 0)
     c.insert(c.end(), {{"held_in_shared", 1, true},
                        {"pipeline_stages", s.pipeline_stages},
                        {"stage_bytes", s.slot_bytes}});
-  if (rows.num_partials > 0)
+  if (walkers > 0)
     c.insert(c.end(), {{"pipeline_stages", s.pipeline_stages},
                        {"in_flight", s.in_flight},
-                       {"stage_bytes", s.slot_bytes},
-                       {"kinds", column_kinds(spec)},
-                       {"by_lanes", s.by_lanes, true}});
+                       {"stage_bytes", s.slot_bytes}});
+  if (rows.num_partials > 0) c.push_back({"kinds", column_kinds(spec)});
+  if (walkers > 0) c.push_back({"by_lanes", s.by_lanes, true});
 }
 
 // The groups of a contraction's indices.

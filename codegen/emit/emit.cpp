@@ -137,13 +137,13 @@ std::string rows_type(const KernelSpec& spec, const KernelNames& names) {
                      storage_type(spec.ports[port(index)].type));
 }
 
-std::string rowwise_calls(const KernelSpec& spec) {
+std::string rowwise_calls(const KernelSpec& spec, const RowwiseConfig& schedule) {
   std::string text = fmt::format(
       "sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions{}> "
       "rows(args);\n  sinter::rowwise::start<Config>(Phases{{}}, rows);",
       spec.columns.empty() ? "" : ", Columns");
   const RowwiseSpec& r = spec.rowwise();
-  if (r.num_partials > 0) return text + "\n  rows.walk(Phases{});";
+  if (r.num_partials > 0 || schedule.walkers > 0) return text + "\n  rows.walk(Phases{});";
   const int alone = r.segment > 0 ? r.phases - 2 : r.phases;  // a segment has the last two at once
   for (int p = 0; p < alone; ++p) text += fmt::format("\n  rows.run_phase<Phase{}>();", p);
   if (r.segment > 0)
@@ -164,7 +164,7 @@ std::string call(const ScheduledKernel& kernel, const KernelNames& names) {
                          : spec.as_pointwise()->beside_before ? "_beside"
                                                               : "");
     case Family::rowwise:
-      return rowwise_calls(spec);
+      return rowwise_calls(spec, *kernel.rowwise());
     case Family::attention_backward:
       return backward_call(*kernel.attention_backward());
     default:

@@ -27,6 +27,7 @@ import corpus_regions  # noqa: F401
 import corpus_segments  # noqa: F401
 import corpus_shapes  # noqa: F401
 import corpus_tokens  # noqa: F401
+import corpus_weights  # noqa: F401
 import corpus_written_out  # noqa: F401
 from corpus_graph import ALL
 

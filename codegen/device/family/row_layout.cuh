@@ -104,8 +104,8 @@ struct RowLayout {
   static constexpr int streamed = rest > Config::unroll ? rest : Config::unroll;
   static constexpr int held = !resident ? streamed : each > 0 && !in_shared ? each : 1;
 
-  static constexpr bool has_columns = Config::num_partials > 0;
-  static_assert(known_length || (!has_columns && special == 0));
+  static constexpr bool walks = Config::num_partials > 0;
+  static_assert(known_length || (!walks && special == 0));
 
   // Number of what takes a row: a block or, of a long row, the blocks of a cluster.
   static SINTER_DEVICE Index walker() { return static_cast<Index>(blockIdx.x) / blocks; }
@@ -114,8 +114,8 @@ struct RowLayout {
   // and start at the same distance from where memory is aligned.
   static constexpr SINTER_DEVICE Index count_kinds() {
     Index n = 1;
-    if constexpr (has_columns) n = Config::kinds;
-    if constexpr (misaligned && has_columns) {
+    if constexpr (requires { Config::kinds; }) n = Config::kinds;
+    if constexpr (misaligned && walks) {
       static_assert(Config::outer_rank == 1 && Config::kinds == 1);
       while (n * Config::AlignedBy::Stride::at(0) % width != 0) n *= 2;
     }
@@ -123,8 +123,7 @@ struct RowLayout {
   }
   static constexpr Index kinds = count_kinds();
   static_assert(Config::threads <= 1024);
-  static_assert(!has_columns ||
-                (Config::num_partials % kinds == 0 && blocks == Config::blocks_per_row));
+  static_assert(!walks || (Config::num_partials % kinds == 0 && blocks == Config::blocks_per_row));
   static constexpr Index block_rows = static_cast<Index>(Config::rows_per_block) * states;
 
   static SINTER_DEVICE Coord row_start(Index r) {

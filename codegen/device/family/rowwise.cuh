@@ -21,11 +21,11 @@
 //
 // With Config::segment, the last two phases run as one (row_segments.cuh).
 //
-// With Config::num_partials, values are also reduced down the columns: as many blocks (of long
-// rows, clusters) walk over the rows, every thread keeps the running results of its columns, and
-// each block writes them once at its end. With Config::ahead the next row is fetched while one is
-// worked on: to registers, or, with Config::pipeline_stages, so many rows to shared memory, of
-// which Config::in_flight may still be on their way when the next one is taken.
+// With Config::num_partials, as many blocks (of long rows, clusters) walk over the rows and keep
+// what all share (Config::prefetch) and running results of columns, which each writes at its end.
+// With Config::ahead the next row is fetched while one is worked on: to registers, or, with
+// Config::pipeline_stages, so many rows to shared memory, of which Config::in_flight may still be
+// on their way when the next one is taken.
 //
 // row_layout.cuh says where rows and places lie.
 //
@@ -49,11 +49,11 @@ struct Rows : RowLayout<Config> {
   using L = RowLayout<Config>;
   using L::rank, L::width, L::across, L::shifted, L::beside, L::numbers, L::rows, L::known_rows,
       L::blocks, L::group, L::resident, L::in_shared, L::lanes, L::misaligned, L::places, L::each,
-      L::states, L::round, L::ends, L::in_rounds, L::rest, L::held, L::has_columns, L::kinds,
+      L::states, L::round, L::ends, L::in_rounds, L::rest, L::held, L::walks, L::kinds,
       L::block_rows, L::all_active, L::walker, L::row_start, L::exists, L::at, L::in_row,
       L::whole_at, L::line;
   using typename L::Index, typename L::Coord;
-
+  static constexpr bool has_columns = !__is_empty(Columns);
   const Args& args;
   RowThreads<Config::threads_per_row, Config::rows_per_block, across, blocks, group> threads;
   Coord row[states];
@@ -89,7 +89,7 @@ struct Rows : RowLayout<Config> {
   SINTER_DEVICE void visit(Phase (&phase)[states], int k, Index i, Fragment& p, bool whole) {
     const Coord c = at(row[0], i, whole);
     // Weights that stay for all rows have been cut before the first.
-    if constexpr (Config::misaligned && !(has_columns && Config::prefetch)) Phase::cut(p);
+    if constexpr (Config::misaligned && !(walks && Config::prefetch)) Phase::cut(p);
     if constexpr (Config::misaligned && !resident) Phase::cut_again(p);
     draw_numbers<Phase, !resident>(args, c, p);
 #pragma unroll
@@ -137,7 +137,7 @@ struct Rows : RowLayout<Config> {
   }
   // A row that starts like all that the thread takes.
   SINTER_DEVICE Coord some_row() const {
-    if constexpr (has_columns)
+    if constexpr (walks)
       return row_start(walker() % kinds);
     else
       return misaligned ? row[0] : row_start(0);
@@ -171,7 +171,7 @@ struct Rows : RowLayout<Config> {
   static constexpr int together = each <= 4 && each > 0 ? each : 2;
   template <class Phase>
   SINTER_DEVICE void fetch_late(int k) {
-    constexpr bool rows_too = has_columns && !Config::ahead;  // not only weights
+    constexpr bool rows_too = walks && !Config::ahead;  // not only weights
     if constexpr (rows_too || !Config::prefetch)
 #pragma unroll
       for (int n = 0; n < together; ++n) {
@@ -424,7 +424,7 @@ struct Rows : RowLayout<Config> {
     constexpr auto all = number<known_rows>(
         [] { return ((rows + kinds - 1) / kinds + block_rows - 1) / block_rows * kinds; });
     const Index blocks = all;
-    start_columns();
+    if constexpr (has_columns) start_columns();
     if constexpr (Config::pipeline_stages > 0)
 #pragma unroll 1
       for (int i = 0; i < Config::pipeline_stages; ++i)
@@ -463,10 +463,10 @@ struct Rows : RowLayout<Config> {
           for (int s = 0; s < states; ++s) of_row[s] = rows_ahead.next[s];
       }
       ++steps;
-      if constexpr (!known_rows || all > Config::num_partials * kRun)
+      if constexpr (has_columns && (!known_rows || all > Config::num_partials * kRun))
         if (steps % kRun == 0) fold_columns();
     }
-    store_columns(typename Columns::All());
+    if constexpr (has_columns) store_columns(typename Columns::All());
   }
 };
 

@@ -233,8 +233,10 @@ std::string how(const PlanKernel& k, Config& get, std::string_view gpu) {
   s += get("register_resident") ? "; a row is read once and stays in registers"
                                 : "; a row does not fit in registers, each phase reads it again";
   if (get("num_partials") > 0)
-    s += fmt::format("; {} {} walk over the rows and sum up columns, finished by the next kernel",
-                     get("num_partials"), get("blocks_per_row") > 1 ? "clusters" : "blocks");
+    s += fmt::format("; {} {} walk over the rows and {}", get("num_partials"),
+                     get("blocks_per_row") > 1 ? "clusters" : "blocks",
+                     get.some("kinds") > 0 ? "sum up columns, finished by the next kernel"
+                                           : "keep what all of these share in registers");
   if (get("misaligned")) s += misaligned;
   return s + "; " + moves;
 }

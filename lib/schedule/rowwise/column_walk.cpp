@@ -23,17 +23,15 @@ int bytes_ahead(const KernelSpec& spec, const Packing& packing) {
   return bytes;
 }
 
-namespace {
-
-// Registers that each thread can have where so many share an SM. Each quarter of it has
-// its own, for whole warps.
+// Each quarter of an SM has its own, for whole warps.
 double registers_with(const DeviceModel& device, int threads) {
   const int of_quarter = device.registers_per_sm / 4;
   const int warps = (threads + 127) / 128;  // of a quarter
   return std::min(of_quarter / (32 * warps) / 8 * 8, 248);
 }
 
-constexpr double kBesideHeld = 24, kBesideValues = 20;  // registers, beside what a thread holds
+namespace {
+
 constexpr double kLongWalk = 10;  // rows, in which a ring pays for its filling
 
 // How the threads of a block that has an SM for itself are divided among rows, where

@@ -255,6 +255,7 @@ bool schedule_along(const KernelSpec& spec, const DeviceModel& device, Holding w
     // Beside what is held there is room for one run of random numbers.
     if (s.threads > 256) s.packing.runs_beside = 1;
   }
+  if (walk_with_weights(spec, device, rows, places_of_row, s)) return true;
   if (keep_costly(spec, rows, places_of_row, device, s)) {
     s.prefetch = std::ceil(places_of_row / (s.threads_per_row * s.blocks_per_row)) * all <= 128;
     s.least_blocks = 1;

@@ -101,18 +101,27 @@ int early_blocks(const KernelSpec& spec, const DeviceModel& device, const Rowwis
 double microseconds(const KernelSpec& spec, const DeviceModel& device, const RowwiseConfig& s) {
   const double bytes = bytes_moved(spec), sms = std::min<double>(s.grid, device.sms);
   const bool again = !s.resident && has_later_elements(spec);
+  const RowwiseSpec& of = spec.rowwise();
   const double few =
       again ? bytes * (spec.rowwise().phases + 1) / 2 / (sms * device.sm_bandwidth / 2) : 0;
-  return device.launch_microseconds + std::max(bytes / device.memory_bandwidth, few);
+  constexpr double kSameLines = 2e6;  // bytes a microsecond, where all blocks ask for them
+  const double places = elements(spec.extent, of.outer_rank, spec.extent.size()) / s.packing.width;
+  const double weights = s.walkers == 0 && !s.rows_fastest && spec.columns.empty() &&
+                                 shares_long_weights(spec, s.packing, places)
+                             ? elements(spec.extent, 0, of.outer_rank) * places *
+                                   place_bytes(spec, s.packing).weights / kSameLines
+                             : 0;
+  return device.launch_microseconds + std::max({bytes / device.memory_bandwidth, few, weights});
 }
 
 }  // namespace
 
 std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const KernelSpec& spec,
                                          const DeviceModel& device) {
-  const bool walks = !spec.columns.empty();
+  const bool walks = !spec.columns.empty() || decided.walkers > 0;
   if (decided.aligned_by >= 0 || !spec.gathers.empty() ||
-      (walks ? column_kinds(spec) > 1 : rows_lie_together(spec) != decided.rows_fastest))
+      (!spec.columns.empty() ? column_kinds(spec) > 1
+                             : rows_lie_together(spec) != decided.rows_fastest))
     return {};
   RowwiseConfig own;
   if (decided.rows_fastest)

@@ -28,7 +28,9 @@ struct RowwiseConfig : Launch {
   std::vector<int> kept;    // resident: statements whose values the first phase that computes them
                             // leaves for the others (exp(x - max) of a softmax)
   int early = 0;            // resident: blocks that prefetch while the kernel before still runs
-  bool ahead = false;       // column reductions: the next row is fetched before this one ends
+  int walkers = 0;          // without column reductions: blocks (clusters) that walk over the rows
+                            // and keep what all of these share
+  bool ahead = false;       // rows are walked over: the next is fetched before this one ends
   int pipeline_stages = 0;  // ahead: rows that are in flight to shared memory, or 0: to registers
   int in_flight = 0;        // pipeline_stages: those that need not have arrived when a row is taken
   int slot_bytes = 0;       // pipeline_stages: of one row of every thread

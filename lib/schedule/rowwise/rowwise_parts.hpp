@@ -25,6 +25,11 @@ inline constexpr int kUsualPlaces = 4;  // of a long row, that a thread holds
 // Columns of rows that are walked over, up to which instructions bound them rather than memory.
 inline constexpr int kShortWalk = 2304;
 
+// Registers that each thread can have where so many share an SM, and those that it needs beside
+// what it holds.
+double registers_with(const DeviceModel& device, int threads);
+inline constexpr double kBesideHeld = 24, kBesideValues = 20;
+
 // Threads for a row so that each has `each` places: whole warps where one is not enough.
 int threads_for(double places, double each);
 // The share of those threads that have work.
@@ -47,6 +52,12 @@ void schedule_across(const KernelSpec& spec, const DeviceModel& device, RowwiseC
 bool hold_by_cluster(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s);
 // A row is shared by threads that lie along it.
 void schedule_along(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s);
+// Whether weights that all rows share are more than an SM keeps from row to row, and longer than
+// what is read of a row.
+bool shares_long_weights(const KernelSpec& spec, const Packing& packing, double places);
+// Blocks that walk over such rows and keep the weights; false where none do.
+bool walk_with_weights(const KernelSpec& spec, const DeviceModel& device, double rows,
+                       double places, RowwiseConfig& s);
 // Blocks that walk over the rows and keep running results of the columns.
 void schedule_columns(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s);
 

@@ -1,0 +1,40 @@
+// What all rows or columns of a kernel share: weights as long as rows, tables, few columns.
+#include "planner/planned.hpp"
+#include "schedule/contraction/wgmma.hpp"
+#include "schedule/scheduled_kernel.hpp"
+#include "sinter/operations.hpp"
+#include "support/catch.hpp"
+#include "support/scheduled.hpp"
+
+using namespace sinter;
+using namespace sinter::test;
+
+TEST_CASE("blocks walk over rows whose weights are longer than what is read of them") {
+  const auto walk = [](std::int64_t rows, std::int64_t columns, DataType weights,
+                       std::string_view architecture = "sm_90a") {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    const auto number = [&](const char* name) {
+      return g.tensor({.name = name, .dim = {1, columns}, .data_type = weights});
+    };
+    const auto x = g.tensor({.name = "x", .dim = {rows, columns}});
+    g.output(layernorm(x, number("scale"), number("bias"), 1e-5).y, "y");
+    const auto found = for_sm_90a(g).kernels;
+    REQUIRE(found.size() == 1);
+    const RowwiseConfig s = *scheduled(found[0], architecture).rowwise();
+    CHECK((s.walkers > 0) == (s.pipeline_stages > 0));
+    if (s.walkers > 0) {
+      CHECK((s.resident && s.prefetch && s.ahead));
+      CHECK(s.grid == static_cast<std::uint32_t>(s.walkers * s.blocks_per_row));
+      CHECK(rows > s.walkers);
+      CHECK(s.shared_bytes <= 160u << 10);
+    }
+    return std::pair{s.walkers, s.blocks_per_row};
+  };
+  CHECK(walk(256, 49 * 768, f32) == std::pair{66, 2});
+  CHECK(walk(512, 49 * 768, bf16) == std::pair{66, 2});
+  CHECK(walk(64, 128 * 784, f32) == std::pair{14, 8});
+  CHECK(walk(16384, 4096, f32).first == 0);        // an SM keeps them
+  CHECK(walk(14, 128 * 784, f32).first == 0);      // a row each
+  CHECK(walk(256, 49 * 768 + 1, f32).first == 0);  // rows start anywhere
+  CHECK(walk(256, 49 * 768, f32, "").first == 0);  // no clusters
+}
