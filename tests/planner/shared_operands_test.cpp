@@ -38,3 +38,16 @@ TEST_CASE("blocks walk over rows whose weights are longer than what is read of t
   CHECK(walk(256, 49 * 768 + 1, f32).first == 0);  // rows start anywhere
   CHECK(walk(256, 49 * 768, f32, "").first == 0);  // no clusters
 }
+
+TEST_CASE("threads hold more of costly rows of which only what is reduced leaves") {
+  for (const bool stores : {false, true}) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    const auto x = g.tensor({.name = "x", .dim = {8192, 32000}});
+    const auto r = softmax(x, {.stats = true});
+    g.output(r.stats, "stats");
+    if (stores) g.output(r.y, "y");
+    const auto found = for_sm_90a(g).kernels;
+    REQUIRE(found.size() == 1);
+    CHECK(scheduled(found[0], "sm_90a").rowwise()->blocks_per_row == (stores ? 4 : 2));
+  }
+}

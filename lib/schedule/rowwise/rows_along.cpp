@@ -62,13 +62,24 @@ constexpr int kHeldBytes = 128;            // of a row, that a thread holds in 5
 constexpr int kHeldByFew = 192;            // in blocks of at most 512 threads
 constexpr double kThreadsTogether = 1152;  // of an SM's blocks, with 56 registers each
 
+// Places of a long row that a thread holds: more where instructions bound the row and only what is
+// reduced of it leaves, as what a thread does once is then a third of all. (Logarithms of sums of
+// exponentials with 4 and 8 on an H200: 4096 x 50257 202.7 us and 142.8, 8192 x 32000 198.4 and
+// 162.7, 2048 x 128256 191.7 and 173.4; a softmax is as fast either way.)
+int places_of_thread(const KernelSpec& spec) {
+  constexpr int kOfCostly = 8;
+  const bool stores = std::ranges::any_of(
+      spec.body.statements, [](const Statement& s) { return is_store(s) && !s.per_row; });
+  return computes_costly(spec) && !stores ? kOfCostly : kUsualPlaces;
+}
+
 // Blocks of at most 256 threads that share a row, so that several rows are in flight on a
 // SM; 1 where their threads would idle too much. With weights the shares must be equal
 // (109 and 137 us for an rmsnorm of 2048 x 50257 on an H200; a softmax is 14 % faster so).
-int small_blocks(double places, bool weights) {
+int small_blocks(double places, int of_thread, bool weights) {
   constexpr double kLeast = 0.85;  // of the threads are busy
   for (int blocks = 1; blocks <= 8; blocks *= 2) {
-    const double threads = places / (kUsualPlaces * blocks);
+    const double threads = places / (of_thread * blocks);
     if (threads > 256) continue;
     const double busy = threads / (std::ceil(threads / 32) * 32);
     return busy >= (weights ? 1 : kLeast) ? blocks : 1;
@@ -94,7 +105,7 @@ int blocks_for_row(const KernelSpec& spec, double rows, double places, int held,
   // Weights that are fetched between two waits would delay the whole cluster.
   if (clusters && held >= kMoveBytes && held < 2 * kMoveBytes &&
       !(weights && spec.rowwise().phases > 2))
-    blocks = small_blocks(places, weights);
+    blocks = small_blocks(places, places_of_thread(spec), weights);
   if (bytes > (waits ? kHalf : kWhole))
     while (blocks < 8 && bytes / blocks > kHalf) blocks *= 2;
   while (blocks < 8 && rows * blocks * 2 <= 2 * device.sms && bytes / (blocks * 2) >= kLeast)
@@ -136,7 +147,8 @@ int usual_threads(const KernelSpec& spec, double rows, double places, int held,
     narrow = std::min(narrow, static_cast<double>(kKeptValues) / width);
   // No more than registers hold, if other packs are wider.
   if (has_later_elements(spec)) narrow = std::min<double>(narrow, kHeldByFew / std::max(held, 1));
-  const double usual = std::max<double>(kUsualPlaces, std::min(narrow, std::ceil(places / 32)));
+  const double usual =
+      std::max<double>(places_of_thread(spec), std::min(narrow, std::ceil(places / 32)));
   const bool narrow_places = width * s.packing.narrowest <= 2 && s.aligned_by < 0 && !few;
   int threads_per_row;
   if (const int n = narrow_places ? threads_of_narrow(places, spec.rowwise().reductions.size()) : 0;
