@@ -51,3 +51,15 @@ TEST_CASE("threads hold more of costly rows of which only what is reduced leaves
     CHECK(scheduled(found[0], "sm_90a").rowwise()->blocks_per_row == (stores ? 4 : 2));
   }
 }
+
+TEST_CASE("a thread has several places where all that is read is shared") {
+  const auto unroll = [](bool own) {
+    Graph g{{.io = bf16, .intermediate = f32}};
+    const auto a = g.tensor({.name = "a", .dim = {300, 1, 500}}),
+               b = g.tensor({.name = "b", .dim = {own ? 300 : 1, 400, 500}});
+    g.output(a + b, "y");
+    return scheduled(for_sm_90a(g).kernels[0], "sm_90a").pointwise()->unroll;
+  };
+  CHECK(unroll(false) == 4);
+  CHECK(unroll(true) == 2);
+}
