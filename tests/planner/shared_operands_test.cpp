@@ -63,3 +63,21 @@ TEST_CASE("a thread has several places where all that is read is shared") {
   CHECK(unroll(false) == 4);
   CHECK(unroll(true) == 2);
 }
+
+TEST_CASE("few columns whose lines are no sector of memory are written along k first") {
+  const auto count = [](Dims a, Dims b, Dims stride) {
+    Graph g{{.io = bf16}};
+    const auto x = g.tensor({.name = "x", .dim = a}),
+               w = g.tensor({.name = "w", .dim = b, .stride = stride});
+    g.output(matmul(x, w), "y");
+    const auto found = for_sm_90a(g).kernels;
+    const auto plan = plan_wgmma(found.back(), device_model("sm_90a"), {});
+    REQUIRE(plan);
+    if (found.size() > 1) CHECK((plan->engine.a.k_fastest && plan->engine.b.k_fastest));
+    return found.size();
+  };
+  CHECK(count({300000, 512}, {512, 8}, {8, 1}) == 2);
+  CHECK(count({300000, 512}, {512, 16}, {16, 1}) == 1);
+  CHECK(count({300000, 512}, {512, 8}, {1, 512}) == 1);
+  CHECK(count({4096, 512}, {512, 8}, {8, 1}) == 1);  // a copy costs more
+}
