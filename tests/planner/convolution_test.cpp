@@ -189,6 +189,53 @@ TEST_CASE("taps of a third dim come one after another") {
   }
 }
 
+// In 64 x 64 with pixels that stay 34.0 us, in 128 x 160 whose k is split 16.3.
+TEST_CASE("volumes of few pixels and long sums divide k") {
+  const Dims x{2, 320, 8, 8, 8}, w{320, 320, 3, 3, 3};
+  const auto last = [](const Dims& d) {
+    return Dims{d[1] * d[2] * d[3] * d[4], 1, d[1] * d[3] * d[4], d[1] * d[4], d[1]};
+  };
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto input = [&](const char* name, const Dims& d) {
+    return g->tensor({.name = name, .dim = d, .stride = last(d)});
+  };
+  g->output(conv_fprop(input("x", x), input("w", w),
+                       {.pre_padding = {1, 1, 1},
+                        .post_padding = {1, 1, 1},
+                        .stride = {1, 1, 1},
+                        .dilation = {1, 1, 1}}),
+            "y", {.stride = last(x)});
+  const ScheduledKernel k =
+      schedule_kernel(planned(*g).kernels.front(), device_model("sm_90a"), {});
+  REQUIRE(k.wgmma());
+  CHECK_FALSE(k.wgmma()->resident);
+  CHECK(k.wgmma()->tile.split > 1);
+}
+
+// The image has two frames for each of its gradient, whose parts are frames. (Of the wrong ones.)
+TEST_CASE("parts of one result do not stay for the taps of a strided filter gradient") {
+  const Dims x{4, 64, 16, 8, 24}, y{4, 64, 8, 8, 24}, w{64, 64, 3, 1, 1};
+  const auto last = [](const Dims& d) {
+    return Dims{d[1] * d[2] * d[3] * d[4], 1, d[1] * d[3] * d[4], d[1] * d[4], d[1]};
+  };
+  for (const std::int64_t stride : {1, 2}) {
+    auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+    const auto input = [&](const char* name, const Dims& d) {
+      return g->tensor({.name = name, .dim = d, .stride = last(d)});
+    };
+    g->output(conv_wgrad(input("dy", stride == 1 ? x : y), input("x", x), w,
+                         {.pre_padding = {1, 0, 0},
+                          .post_padding = {1, 0, 0},
+                          .stride = {stride, 1, 1},
+                          .dilation = {1, 1, 1}}),
+              "dw", {.stride = last(w)});
+    const ScheduledKernel k =
+        schedule_kernel(planned(*g).kernels.front(), device_model("sm_90a"), {});
+    REQUIRE(k.wgmma());
+    CHECK(k.wgmma()->resident == (stride == 1));
+  }
+}
+
 TEST_CASE("pixels without products of a strided 1 x 1 data gradient are a kernel of their own") {
   const Dims x{256, 256, 56, 56}, y{256, 512, 28, 28};
   Images i;

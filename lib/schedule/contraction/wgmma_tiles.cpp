@@ -177,9 +177,19 @@ class TileEstimate {
            ((p.a_shifted ? std::ceil(rows * kStageLine / kShifted) : 0) +
             (p.b_shifted ? std::ceil(columns * kStageLine / kShifted) : 0));
   }
+  // A warpgroup of 64 rows whose pixels stay for all taps waits for each step's products, longer
+  // where others share the filter. (2 x 320 x 8 x 8 x 8, 320 filters of 3 x 3 x 3 on an H200 in 64
+  // x 64, alone, in pairs, in fours: 25.0, 26.7, 34.0 us; reckoned without at 19.9, 19.1, 18.6; in
+  // 128 x 112 whose k is split 15.6.)
+  double wait_clocks() const {
+    constexpr double kAlone = 250, kSharing = 50;
+    const bool alone = p.taps > 0 && mmas_of_consumer(t) == 1 && (t.consumers == 1 || t.alternate);
+    return alone ? (kAlone + kSharing * (t.cluster_m - 1)) * depth_bytes / kStageLine : 0;
+  }
   // Moving costs power, and with it clocks, also where it is hidden.
   double main_clocks() const {
-    return std::max({multiply_clocks(), moved / costs.move, shared_clocks(), shift_clocks()}) +
+    return std::max({multiply_clocks(), moved / costs.move, shared_clocks(), shift_clocks(),
+                     wait_clocks()}) +
            0.1 * moved / 64 +
            (neighbours ? costs.neighbours + costs.step * depth_bytes / kStageLine : 0);
   }
