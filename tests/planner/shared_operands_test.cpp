@@ -81,3 +81,17 @@ TEST_CASE("few columns whose lines are no sector of memory are written along k f
   CHECK(count({300000, 512}, {512, 8}, {1, 512}) == 1);
   CHECK(count({4096, 512}, {512, 8}, {8, 1}) == 1);  // a copy costs more
 }
+
+TEST_CASE("a side of up to 1,024 that leaves much of a tile's rows empty may be its columns") {
+  const auto turned = [](std::int64_t m) {
+    Graph g{{.io = bf16}};
+    const auto x = g.tensor({.name = "x", .dim = {m, 16384}}),
+               w = g.tensor({.name = "w", .dim = {16384, 1000}, .stride = {1, 16384}});
+    g.output(matmul(x, w), "y");
+    const auto plan = plan_wgmma(for_sm_90a(g).kernels[0], device_model("sm_90a"), {});
+    REQUIRE(plan);
+    return !plan->engine.n_fastest;
+  };
+  CHECK(turned(777));
+  CHECK_FALSE(turned(1152));
+}
