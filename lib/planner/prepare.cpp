@@ -125,9 +125,18 @@ class Cut {
     for (std::size_t n = 0; n < g_.nodes().size(); ++n) {
       const Node& node = g_.nodes()[n];
       for (std::size_t port = 0; port < node.inputs.size(); ++port)
-        if (node.inputs[port] == t && !is_product_operand(node, port)) return DataType::f32;
+        if (node.inputs[port] == t && !constant_[n] && !is_product_operand(node, port))
+          return DataType::f32;
     }
     return io;
+  }
+
+  // Of what is rounded for the calls, the graph of the constants computes others unrounded.
+  bool kept_beside(TensorId t) const {
+    if (kept_type(t) == g_.type(t)) return false;
+    for (std::size_t n = 0; n < g_.nodes().size(); ++n)
+      if (constant_[n] && std::ranges::count(g_.nodes()[n].inputs, t) > 0) return true;
+    return false;
   }
 
   void copy(Graph& to, bool constants) const {
@@ -140,7 +149,12 @@ class Cut {
       d.producer = -1;
       d.read = false;
       d.alias = kNoTensor;
-      if (kept.contains(t)) {
+      if (constants && kept.contains(t) && kept_beside(t)) {
+        d.name = {};
+        d.named = false;
+        d.uid = {};
+        d.data_type = g_.type(t);
+      } else if (kept.contains(t)) {
         d.data_type = kept_type(t);
         d.output = constants;
         d.constant = !constants;
@@ -156,6 +170,18 @@ class Cut {
       for (TensorId t : node.outputs) outputs.push_back(tensor(t));
       to.add(node.op, node.attributes, std::move(inputs), std::move(outputs),
              {node.name, node.compute}, node.where);
+      for (TensorId t : node.outputs) {
+        if (!constants || t < 0 || !kept.contains(t) || !kept_beside(t)) continue;
+        TensorDesc d = g_[t];
+        d.producer = -1;
+        d.read = false;
+        d.alias = kNoTensor;
+        d.stride = {};
+        d.data_type = kept_type(t);
+        d.output = true;
+        to.add(OpKind::pointwise, PointwiseAttributes{}, {ids[at(t)]}, {to.declare(std::move(d))},
+               {}, node.where);
+      }
     }
     if (constants) return;
     for (std::size_t t = 0; t < from_.size(); ++t) {
