@@ -78,6 +78,7 @@ class Tensor {
     return t;
   }
   explicit operator bool() const { return id_ != kNoTensor; }
+  bool known() const;  // its graph has a tensor of this id
   TensorId id() const { return id_; }
   Graph* graph() const { return graph_; }
   const TensorDesc& desc() const;
@@ -250,9 +251,13 @@ class Graph {
   Diagnostics diagnostics_;
 };
 
+inline bool Tensor::known() const {
+  return graph_ && id_ >= 0 && static_cast<std::size_t>(id_) < graph_->tensors().size();
+}
+
 inline const TensorDesc& Tensor::desc() const {
   static const TensorDesc poisoned;
-  return graph_ && id_ >= 0 ? (*graph_)[id_] : poisoned;
+  return known() ? (*graph_)[id_] : poisoned;
 }
 
 }  // namespace sinter

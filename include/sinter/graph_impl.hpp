@@ -180,12 +180,12 @@ inline Tensor Graph::output(Tensor t, std::string name, TensorOptions options, W
   if (!t) {
     // A poisoned tensor follows from a mistake that is reported; an absent one is the mistake.
     if (!t.missing_option() && !diagnostics_.empty()) return {};
-    d.rule = Rule::tensor_absent;
+    d.rule = t.missing_option() ? Rule::tensor_absent : Rule::tensor_foreign;
     if (t.missing_option()) d.fix = t.missing_option();
     report(std::move(d));
     return {};
   }
-  if (t.graph() != this) {
+  if (t.graph() != this || !t.known()) {
     d.rule = Rule::tensor_foreign;
     report(std::move(d));
     return {};
@@ -201,6 +201,13 @@ inline Tensor Graph::output(Tensor t, std::string name, TensorOptions options, W
     d.rule = Rule::tensor_role;
     d.seen = text({"an output already, named '", desc.name, "'"});
     d.fix = "pass it through identity()";
+    report(std::move(d));
+    return {};
+  }
+  if (!options.dim.empty() && options.dim != desc.dim) {
+    d.rule = Rule::node_output_dim;
+    d.seen = to_string(options.dim);
+    d.allowed = to_string(desc.dim);
     report(std::move(d));
     return {};
   }
@@ -238,7 +245,7 @@ inline bool Graph::keeps_kind(TensorId t, DataType type, const Where& where) {
 }
 
 inline Tensor Tensor::named(std::string name) const {
-  if (!*this) return *this;
+  if (!known()) return *this;
   TensorDesc& t = graph_->edit(id_);
   if (t.producer >= 0)
     if (Node& n = graph_->edit_node(t.producer); n.name.empty()) n.name = name;
@@ -247,7 +254,7 @@ inline Tensor Tensor::named(std::string name) const {
 }
 
 inline Tensor Tensor::type(DataType type, Where where) const {
-  if (!*this) return *this;
+  if (!known()) return *this;
   TensorDesc& t = graph_->edit(id_);
   if (!graph_->keeps_kind(id_, type, where)) return *this;
   t.data_type = type;
@@ -359,6 +366,17 @@ inline Diagnostics Graph::check() {
   }
 
   Diagnostics all = diagnostics_;
+  for (const auto& [attribute, type] :
+       {std::pair{"io_data_type", options_.io},
+        std::pair{"intermediate_data_type", options_.intermediate}}) {
+    if (type > DataType::none && type < DataType::tf32) continue;
+    Diagnostic d{};
+    d.rule = Rule::tensor_data_type;
+    d.attribute = attribute;
+    d.seen = type == DataType::tf32 ? "tf32" : "none";
+    d.allowed = "a storage type; tf32 only computes";
+    all.push_back(std::move(d));
+  }
   const auto report_tensor = [&](Rule rule, const TensorDesc& t) { all.push_back(about(rule, t)); };
   bool any_output = false;
   std::vector<int> aliases(tensors_.size());

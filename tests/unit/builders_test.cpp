@@ -123,7 +123,32 @@ TEST_CASE("a result that was not asked for says what would ask for it") {
   CHECK(rules(silent.diagnostics()) == std::vector{Rule::port_missing});
   Graph nothing;
   nothing.output(Tensor{}, "z");
-  CHECK(rules(nothing.diagnostics()) == std::vector{Rule::tensor_absent});
+  CHECK(rules(nothing.diagnostics()) == std::vector{Rule::tensor_foreign});
+}
+
+TEST_CASE("handles that are made up name no tensor") {
+  Graph g;
+  g.tensor("x", {4});
+  const Tensor made_up(&g, 99);
+  CHECK_FALSE(made_up.known());
+  CHECK(made_up.dim().empty());
+  g.output(made_up.named("w").type(f16), "y");
+  relu(made_up);
+  CHECK(rules(g.diagnostics()) == std::vector{Rule::tensor_foreign, Rule::tensor_foreign});
+}
+
+TEST_CASE("a graph's types are storage types, and an output's dims those of its node") {
+  for (const DataType bad : {DataType::none, tf32}) {
+    Graph g({.io = bad, .intermediate = bad});
+    g.output(relu(g.tensor("x", {4}, f32)).type(f32), "y");
+    const Diagnostics all = g.check();
+    CHECK(rules(all) == std::vector{Rule::tensor_data_type, Rule::tensor_data_type});
+    CHECK(all[0].attribute == "io_data_type");
+  }
+  Graph g;
+  g.output(relu(g.tensor("x", {4})), "y", {.dim = {7}});
+  REQUIRE(rules(g.diagnostics()) == std::vector{Rule::node_output_dim});
+  CHECK(g.diagnostics()[0].seen == "[7]");
 }
 
 TEST_CASE("scales of attention are f32 numbers of heads") {
