@@ -3,6 +3,7 @@
 // convolution_*, once more with SINTER_REARRANGE=on.
 #include <algorithm>
 
+#include "plan/access.hpp"
 #include "planner/images.hpp"
 
 using namespace sinter;
