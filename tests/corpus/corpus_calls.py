@@ -112,3 +112,19 @@ attention("mask_by_value", [1, 1, 24, 26], [1, 1, 24, 26],
           causal_mask=True, causal_mask_bottom_right=True)
 attention("pages_by_value", [1, 2, 7, 64], [1, 2, 48, 64], {"Page_table_K": "i32", "Page_table_V": ("i64", 0)})
 attention_backward("lengths_by_value", {"SEQ_LEN_Q": "i32", "SEQ_LEN_KV": "i64"}, padding_mask=True, causal_mask=True)
+
+
+def offset_computed():
+    """Dropout of packed sequences, at an offset that a node computes of the call's step."""
+    g = Graph("attention_offset_computed", "bf16")
+    ports = {t: g.tensor(t.lower(), [1, 1, 127 if t == "Q" else 64, 16]) for t in "QKV"}
+    for port in ("CU_SEQ_LEN_Q", "CU_SEQ_LEN_KV"):
+        ports[port] = g.tensor(port, [7, 1, 1, 1], data_type="i64")
+    g.pointwise("identity", "offset", number(g, "step", "i32"))
+    g.tensor("offset", data_type="i32")
+    g.node("sdpa", ports | {"Seed": number(g, "seed", "i64"), "Offset": "offset"}, {"O": "o"}, attn_scale=0.25,
+           dropout_probability=0.5)
+    g.output("o")
+
+
+offset_computed()

@@ -347,10 +347,12 @@ class Search {
     });
   }
 
-  // Whether a node reads it by places of its own, which takes memory.
-  bool is_gathered(TensorId t) const {
+  // Whether a node reads it by places of its own, or as the seed of random numbers, which takes
+  // memory.
+  bool takes_memory(TensorId t) const {
     return std::ranges::any_of(state_.consumers(t), [&](NodeId n) {
-      return state_.node(n).op == OpKind::block_mask || state_.node(n).op == OpKind::page_gather;
+      const OpKind op = state_.node(n).op;
+      return op == OpKind::block_mask || op == OpKind::page_gather || op == OpKind::rng;
     });
   }
 
@@ -373,7 +375,7 @@ class Search {
       const NodeId n = others[i];
       const TensorId t = state_.node(n).outputs[0];
       if (state_.no_kernel(n) || state_.node(n).op == OpKind::reduction ||
-          state_.needed_outside(t, a.nodes) || is_gathered(t))
+          state_.needed_outside(t, a.nodes) || takes_memory(t))
         continue;
       if (g_[t].dim == g_[a.sums].dim || count(g_[t].dim) >= kExpands * read[i])
         a.nodes.push_back(n);
