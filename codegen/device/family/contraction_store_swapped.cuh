@@ -77,6 +77,18 @@ struct PixelPlaces {
   }
 };
 
+// Where a lane's pieces of a part's pixels go.
+template <class Config, class Body, class Result>
+SINTER_DEVICE void find_places(const PixelPlaces<Config, Body>& places, int part, bool has_columns,
+                               Result& result, bool (&exists)[Result::own]) {
+#pragma unroll
+  for (int i = 0; i < Result::own; ++i) {
+    typename Body::Stored* const place = places.of(part, Result::row(i));
+    exists[i] = has_columns && place != nullptr;
+    result.at[i] = place + Result::column();
+  }
+}
+
 // The 16 pixels of a part, which lie in `tile`.
 template <class Config, class Body>
 SINTER_DEVICE void store_pixels(const PixelPlaces<Config, Body>& places, int part, bool has_columns,
@@ -84,12 +96,7 @@ SINTER_DEVICE void store_pixels(const PixelPlaces<Config, Body>& places, int par
   using Result = RowPieces<typename Body::Stored>;
   Result result;
   bool exists[Result::own];
-#pragma unroll
-  for (int i = 0; i < Result::own; ++i) {
-    typename Body::Stored* const place = places.of(part, Result::row(i));
-    exists[i] = has_columns && place != nullptr;
-    result.at[i] = place + Result::column();
-  }
+  find_places(places, part, has_columns, result, exists);
   result.get(tile);
   result.store(exists, 0);
 }
@@ -104,12 +111,7 @@ SINTER_DEVICE void store_windows(const PixelPlaces<Config, Body>& places,
   result.get(tile);
   if constexpr (Body::stores_pixels) {
     bool exists[Result::own];
-#pragma unroll
-    for (int i = 0; i < Result::own; ++i) {
-      typename Body::Stored* const place = places.of(part, Result::row(i));
-      exists[i] = has_columns && place != nullptr;
-      result.at[i] = place + Result::column();
-    }
+    find_places(places, part, has_columns, result, exists);
     result.store(exists, 0);
   }
   typename Body::Stored* const place = pooled.of(part, Result::row(0));
