@@ -90,6 +90,8 @@ class Tensor {
   Tensor named(std::string name) const;
   // The data type it is stored in and rounded to.
   Tensor type(DataType type, Where where = Where::current()) const;
+  // A number that is passed by value with so many dims, all 1: lengths of attention have four.
+  Tensor of_rank(int rank, Where where = Where::current()) const;
 
  private:
   Graph* graph_ = nullptr;

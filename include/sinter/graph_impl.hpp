@@ -253,6 +253,25 @@ inline Tensor Tensor::named(std::string name) const {
   return *this;
 }
 
+inline Tensor Tensor::of_rank(int rank, Where where) const {
+  if (!known()) return *this;
+  TensorDesc& t = graph_->edit(id_);
+  if (t.has_value && rank >= 1 && rank <= kMaxRank) {
+    t.dim = Dims::filled(rank, 1);
+    t.stride = {};
+    return *this;
+  }
+  Diagnostic d{};
+  d.rule = Rule::tensor_rank;
+  d.tensor = graph_->label(id_);
+  d.seen = t.has_value ? text({rank, " dims"}) : "a tensor in memory";
+  d.allowed = t.has_value ? "1 to 8 dims" : "a number passed by value";
+  d.file = where.file;
+  d.line = where.line;
+  graph_->report(std::move(d));
+  return *this;
+}
+
 inline Tensor Tensor::type(DataType type, Where where) const {
   if (!known()) return *this;
   TensorDesc& t = graph_->edit(id_);

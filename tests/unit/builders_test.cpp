@@ -409,3 +409,23 @@ TEST_CASE("rows are updated in place where each element is read before it is wri
     g.output(softmax(x), "y", {.alias = x});
   }));
 }
+
+TEST_CASE("numbers have as many dims as they are asked to have") {
+  Graph g({.io = bf16});
+  auto q = g.tensor("q", {1, 2, 8, 64}), k = g.tensor("k", {1, 2, 32, 64}),
+       v = g.tensor("v", {1, 2, 32, 64});
+  const Tensor length = g.scalar_input("length", i32).of_rank(4);
+  g.output(sdpa(q, k, v, {.padding_mask = true},
+                {.seq_len_q = g.scalar_integer(5, i32).of_rank(4), .seq_len_kv = length})
+               .o,
+           "o");
+  CHECK(g.check().empty());
+  CHECK(length.desc().dim == Dims{1, 1, 1, 1});
+  q.of_rank(4);
+  g.scalar_input("none").of_rank(0);
+  const Diagnostics wrong = g.check();
+  REQUIRE(wrong.size() == 2);
+  CHECK(wrong[0].rule == Rule::tensor_rank);
+  CHECK(wrong[0].seen == "a tensor in memory");
+  CHECK(wrong[1].seen == "0 dims");
+}

@@ -214,7 +214,8 @@ void bind_graph(nb::module_& m) {
           "An input of the graph. Strides are in elements, packed row-major when absent.")
       .def(
           "scalar",
-          [](const GraphObject& self, nb::handle value, nb::handle type, std::string name) {
+          [](const GraphObject& self, nb::handle value, nb::handle type, std::string name,
+             int rank) {
             const auto data_type = data_type_from(type, "data_type");
             const GraphLock lock(self);
             const Tensor t =
@@ -222,23 +223,25 @@ void bind_graph(nb::module_& m) {
                     ? self.graph->scalar(nb::cast<double>(value), data_type, name, caller())
                     : self.graph->scalar_integer(nb::cast<std::int64_t>(value), data_type, name,
                                                  caller());
-            return TensorObject{self, t.id()};
+            return TensorObject{self, t.of_rank(rank, caller()).id()};
           },
-          nb::arg("value"), nb::arg("data_type") = "f32", nb::arg("name") = "",
+          nb::arg("value"), nb::arg("data_type") = "f32", nb::arg("name") = "", nb::arg("rank") = 1,
           nb::sig("def scalar(self, value: float | int, data_type: str = 'f32', "
-                  "name: str = '') -> Tensor"),
-          "A pass-by-value scalar.")
+                  "name: str = '', rank: int = 1) -> Tensor"),
+          "A pass-by-value scalar; its dims, `rank` of them, are 1.")
       .def(
           "scalar_input",
-          [](const GraphObject& self, std::string name, nb::handle type) {
+          [](const GraphObject& self, std::string name, nb::handle type, int rank) {
             const auto data_type = data_type_from(type, "data_type");
             const GraphLock lock(self);
-            return TensorObject{
-                self, self.graph->scalar_input(std::move(name), data_type, caller()).id()};
+            const Tensor t = self.graph->scalar_input(std::move(name), data_type, caller());
+            return TensorObject{self, t.of_rank(rank, caller()).id()};
           },
-          nb::arg("name"), nb::arg("data_type") = "f32",
-          nb::sig("def scalar_input(self, name: str, data_type: str = 'f32') -> Tensor"),
-          "An input of one element whose number is given at each call: run(lr=0.01).")
+          nb::arg("name"), nb::arg("data_type") = "f32", nb::arg("rank") = 1,
+          nb::sig("def scalar_input(self, name: str, data_type: str = 'f32', rank: int = 1) "
+                  "-> Tensor"),
+          "An input of one element whose number is given at each call, run(lr=0.01); its dims, "
+          "`rank` of them, are 1.")
       .def(
           "output",
           [](const GraphObject& self, const std::optional<TensorObject>& given, std::string name,

@@ -21,14 +21,14 @@ def build(doc):
     produced = {name for node in doc["nodes"] for name in node["outputs"].values()}
     made = {}
     for name, t in doc["tensors"].items():
+        data_type = t.get("data_type", doc.get("io_data_type", "f32"))
+        rank = len(t.get("dim", [1]))
         if "value" in t:
             value = t["value"]
             value = float(value) if isinstance(value, str) else value
-            made[name] = graph.scalar(value, t.get("data_type", doc.get("io_data_type", "f32")),
-                                      name)
+            made[name] = graph.scalar(value, data_type, name, rank)
         elif t.get("pass_by_value"):
-            made[name] = graph.scalar_input(name, t.get("data_type",
-                                                        doc.get("io_data_type", "f32")))
+            made[name] = graph.scalar_input(name, data_type, rank)
         elif name not in produced:
             made[name] = graph.tensor(name, **t)
     waiting = list(doc["nodes"])
