@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "plan/access.hpp"
+#include "planner/split/tensor_uses.hpp"
 #include "schedule/contraction/wgmma.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 
@@ -80,43 +82,31 @@ std::optional<Access> places_of_windows(const KernelSpec& convolution, const Acc
                                                               : std::nullopt;
 }
 
-// Whether anybody but kernel `own` reads the tensor.
-bool read_elsewhere(const std::vector<KernelSpec>& kernels, std::size_t own, TensorId t,
-                    const Graph& lowered) {
-  if (t < static_cast<TensorId>(lowered.tensors().size()) && lowered[t].output) return true;
-  for (std::size_t i = 0; i < kernels.size(); ++i)
-    for (const KernelPort& p : kernels[i].ports)
-      if (i != own && !p.written && p.tensor == t) return true;
-  return false;
-}
-
-// The kernel `number` that pools as part of kernel `before`; nothing where it cannot be.
-std::optional<KernelSpec> joined(const std::vector<KernelSpec>& kernels, std::size_t before,
-                                 std::size_t number, const Pooling& p, const Graph& lowered) {
-  KernelSpec spec = kernels[before];
-  ContractionSpec& c = spec.contraction();
-  if (c.pooled.on()) return {};
+// The convolution with what `pool` does; nothing where it cannot be. `beside`: others read the
+// pixels, too.
+std::optional<KernelSpec> joined(const KernelSpec& convolution, const KernelSpec& pool,
+                                 const Pooling& p, bool beside) {
+  if (convolution.contraction().pooled.on()) return {};
   int of = -1;
-  for (const Statement& s : spec.body.statements) {
+  for (const Statement& s : convolution.body.statements) {
     if (!is_store(s)) continue;
     if (of >= 0) return {};
     of = s.port;
   }
-  if (of < 0 || spec.ports[static_cast<std::size_t>(of)].tensor != p.from->tensor) return {};
-  KernelPort& stored = spec.ports[static_cast<std::size_t>(of)];
-  if (stored.type != p.from->type) return {};
-  auto windows = places_of_windows(spec, stored.access, kernels[number], p);
+  if (of < 0) return {};
+  const KernelPort& stored = convolution.ports[static_cast<std::size_t>(of)];
+  if (stored.tensor != p.from->tensor || stored.type != p.from->type) return {};
+  auto windows = places_of_windows(convolution, stored.access, pool, p);
   if (!windows) return {};
+  KernelSpec spec = convolution;
   KernelPort port = *p.to;
   port.access = std::move(*windows);
-  const bool beside = read_elsewhere(kernels, number, p.from->tensor, lowered);
-  c.pooled = {of, beside ? static_cast<int>(spec.ports.size()) : of};
+  spec.contraction().pooled = {of, beside ? static_cast<int>(spec.ports.size()) : of};
   if (beside)
     spec.ports.push_back(std::move(port));
   else
-    stored = std::move(port);
-  const auto& nodes = kernels[number].nodes;
-  spec.nodes.insert(spec.nodes.end(), nodes.begin(), nodes.end());
+    spec.ports[static_cast<std::size_t>(of)] = std::move(port);
+  spec.nodes.insert(spec.nodes.end(), pool.nodes.begin(), pool.nodes.end());
   return spec;
 }
 
@@ -133,32 +123,37 @@ bool pools_faster(const KernelSpec& joined, const KernelSpec& convolution, const
 void pool_pixels(std::vector<KernelSpec>& kernels, const Graph& lowered, const PlanContext& context,
                  std::span<const Alias> aliases, std::vector<PlanCut>& cuts) {
   if (!context.device.has_wgmma) return;
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    const auto p = pooling(kernels[i]);
+  const auto uses = tensor_uses(kernels);
+  std::set<const KernelSpec*> gone;
+  for (const KernelSpec& pool : kernels) {
+    const auto p = pooling(pool);
     if (!p || std::any_of(aliases.begin(), aliases.end(),
                           [&](const Alias& a) { return a.output == p->to->tensor; }))
       continue;
-    for (std::size_t before = 0; before < i; ++before) {
-      if (!kernels[before].as_contraction()) continue;
-      auto whole = joined(kernels, before, i, *p, lowered);
-      if (!whole) continue;
-      const NodeId node = kernels[i].nodes.front();
-      const bool faster = context.decisions.decide(Decisions::Kind::pooled, node, [&] {
-        return pools_faster(*whole, kernels[before], kernels[i], context);
+    const TensorId pixels = p->from->tensor;
+    const TensorUses& use = uses.at(pixels);
+    KernelSpec& convolution = kernels[use.writer];
+    if (use.writes == 0 || !convolution.as_contraction()) continue;
+    const bool in_graph = pixels < static_cast<TensorId>(lowered.tensors().size());
+    auto whole =
+        joined(convolution, pool, *p, use.reads > 1 || (in_graph && lowered[pixels].output));
+    if (!whole) continue;
+    const NodeId node = pool.nodes.front();
+    const bool faster = context.decisions.decide(Decisions::Kind::pooled, node, [&] {
+      return pools_faster(*whole, convolution, pool, context);
+    });
+    if (!faster || !plan_wgmma(*whole, context.device, context.tuning, context.tiles)) continue;
+    if (in_graph) {
+      const std::string tensor = lowered.label(pixels),
+                        label = lowered.label(lowered.nodes()[static_cast<std::size_t>(node)]);
+      std::erase_if(cuts, [&](const PlanCut& c) {
+        return c.tensor == tensor && (c.node == label || c.with == label);
       });
-      if (!faster || !plan_wgmma(*whole, context.device, context.tuning, context.tiles)) break;
-      if (p->from->tensor < static_cast<TensorId>(lowered.tensors().size())) {
-        const std::string tensor = lowered.label(p->from->tensor),
-                          label = lowered.label(lowered.nodes()[static_cast<std::size_t>(node)]);
-        std::erase_if(cuts, [&](const PlanCut& c) {
-          return c.tensor == tensor && (c.node == label || c.with == label);
-        });
-      }
-      kernels[before] = std::move(*whole);
-      kernels.erase(kernels.begin() + static_cast<std::ptrdiff_t>(i--));
-      break;
     }
+    convolution = std::move(*whole);
+    gone.insert(&pool);
   }
+  if (!gone.empty()) std::erase_if(kernels, [&](const KernelSpec& k) { return gone.contains(&k); });
 }
 
 }  // namespace sinter

@@ -116,8 +116,7 @@ class Cut {
       if (in >= 0) collect(in, sources);
   }
 
-  // A virtual operand of products alone may be rounded as their kernels would: of products of
-  // either graph, as that of the constants computes results with it, too.
+  // What products of the calls alone read may be rounded as their kernels would.
   DataType kept_type(TensorId t) const {
     const DataType io = g_.options().io;
     if (g_[t].output || g_.type(t) != DataType::f32 || info(io).bytes != 2 || !is_floating(io))
@@ -139,16 +138,22 @@ class Cut {
     return false;
   }
 
+  // The tensor as another graph begins with it.
+  TensorDesc bare(TensorId t) const {
+    TensorDesc d = g_[t];
+    d.producer = -1;
+    d.read = false;
+    d.alias = kNoTensor;
+    return d;
+  }
+
   void copy(Graph& to, bool constants) const {
     std::vector<TensorId> ids(from_.size(), kNoTensor);
     const std::vector<TensorId> kept_tensors = kept();
     const std::set<TensorId> kept(kept_tensors.begin(), kept_tensors.end());
     const auto tensor = [&](TensorId t) {
       if (t < 0 || ids[at(t)] != kNoTensor) return t < 0 ? kNoTensor : ids[at(t)];
-      TensorDesc d = g_[t];
-      d.producer = -1;
-      d.read = false;
-      d.alias = kNoTensor;
+      TensorDesc d = bare(t);
       if (constants && kept.contains(t) && kept_beside(t)) {
         d.name = {};
         d.named = false;
@@ -172,10 +177,7 @@ class Cut {
              {node.name, node.compute}, node.where);
       for (TensorId t : node.outputs) {
         if (!constants || t < 0 || !kept.contains(t) || !kept_beside(t)) continue;
-        TensorDesc d = g_[t];
-        d.producer = -1;
-        d.read = false;
-        d.alias = kNoTensor;
+        TensorDesc d = bare(t);
         d.stride = {};
         d.data_type = kept_type(t);
         d.output = true;

@@ -161,7 +161,10 @@ void run_one(const GraphSource& source, const MadePlans& made, const GraphChecks
                                           : plan_for_device(*graph, true, source.tuning, &source);
     // Where a kernel reads the input late, the alias is refused by name (GRAPH_JSON.md, "In
     // place").
-    if (!fused && fused.error().rule == Rule::tensor_alias) return;
+    if (!fused && fused.error().rule == Rule::tensor_alias) {
+      ++totals.refused;
+      return;
+    }
     if (fail(run_and_judge(c, fused, source, checks, totals))) return;
     const auto reread = Plan::from_json(fused->to_json());
     if (fail(!reread                                 ? reread.error().message()
@@ -190,7 +193,10 @@ void run_one(const GraphSource& source, const MadePlans& made, const GraphChecks
     if (!runs_unfused(source, checks)) return;
     const Result<Plan> plain =
         made.plain ? Result<Plan>(*made.plain) : plan_for_device(*graph, false, source.tuning);
-    if (!plain && plain.error().rule == Rule::tensor_alias) return;
+    if (!plain && plain.error().rule == Rule::tensor_alias) {
+      ++totals.refused;
+      return;
+    }
     if (fail(run_and_judge(c, plain, source, checks, totals))) return;
     if (checks.bit_equal && output_bytes(c, unordered) != bytes)
       fail("one kernel a node gave other bits than the fused plan");
@@ -302,6 +308,7 @@ Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& che
       run_one(some[i], plans[i], checks, failures, one);
       const std::lock_guard lock(mutex);
       sum.graphs += one.graphs;
+      sum.refused += one.refused;
       sum.kernels += one.kernels;
       sum.compared += one.compared;
       sum.untrusted += one.untrusted;

@@ -50,6 +50,7 @@ struct GraphChecks {
 };
 
 struct Totals {
+  std::int64_t refused = 0;  // graphs, fused or not, for an output in place
   std::int64_t graphs = 0, kernels = 0, compared = 0, untrusted = 0, exact = 0;
   double worst_ratio = 0;
 };

@@ -25,12 +25,12 @@ void check(const char* what, const std::vector<GraphSource>& graphs, const Graph
   Failures failures;
   const Totals t = run_graphs(graphs, checks, failures);
   std::printf("%s: %lld graphs, %lld kernels, %lld elements compared, %.1f %% exact, %.1f %% not "
-              "judged, worst error %.2f of its bound, %zu failed\n",
+              "judged, worst error %.2f of its bound, %lld refused for an alias, %zu failed\n",
               what, static_cast<long long>(t.graphs), static_cast<long long>(t.kernels),
               static_cast<long long>(t.compared),
               100.0 * static_cast<double>(t.exact) / static_cast<double>(t.compared + 1),
               100.0 * static_cast<double>(t.untrusted) / static_cast<double>(t.compared + 1),
-              t.worst_ratio, failures.all().size());
+              t.worst_ratio, static_cast<long long>(t.refused), failures.all().size());
   INFO(failures.text());
   CHECK(failures.all().empty());
 }

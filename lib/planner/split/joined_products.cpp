@@ -9,6 +9,7 @@
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/operands.hpp"
+#include "planner/split/tensor_uses.hpp"
 #include "planner/split/written_first.hpp"
 #include "schedule/contraction/wgmma.hpp"
 #include "schedule/scheduled_kernel.hpp"
@@ -233,14 +234,14 @@ class Joiner {
       : kernels_(kernels), state_(state), overwritten_(overwritten), temporaries_(temporaries) {}
 
   void run() {
-    find_uses();
+    uses_ = tensor_uses(kernels_);
     for (std::size_t i = 0; i < kernels_.size(); ++i)
       while (const auto joined = join(i)) {
         if (!joined->copies) {
           kernels_.erase(kernels_.begin() + static_cast<std::ptrdiff_t>(joined->writer));
           --i;
         }
-        find_uses();
+        uses_ = tensor_uses(kernels_);
       }
   }
 
@@ -336,17 +337,6 @@ class Joiner {
     if (is_seen(t) || use == uses_.end()) return {};
     const auto& [writer, writes, reads] = use->second;
     return writes == 1 && reads == 1 && writer < reader ? std::optional(writer) : std::nullopt;
-  }
-  void find_uses() {
-    uses_.clear();
-    for (std::size_t i = 0; i < kernels_.size(); ++i)
-      for (const KernelPort& p : kernels_[i].ports) {
-        Uses& use = uses_[p.tensor];
-        if (p.written)
-          use.writer = i, ++use.writes;
-        else
-          ++use.reads;
-      }
   }
 
   // Whether it is the caller's.
@@ -470,16 +460,11 @@ class Joiner {
     return true;
   }
 
-  struct Uses {
-    std::size_t writer = 0;  // the last one
-    int writes = 0, reads = 0;
-  };
-
   std::vector<KernelSpec>& kernels_;
   const FusionState& state_;
   std::span<const TensorId> overwritten_;
   Temporaries& temporaries_;
-  std::unordered_map<TensorId, Uses> uses_;
+  std::unordered_map<TensorId, TensorUses> uses_;
 };
 
 }  // namespace
