@@ -129,18 +129,27 @@ std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphSou
 // A graph's plans, where they are made already.
 struct MadePlans {
   std::optional<Plan> fused, plain;
+  std::optional<Prepared> prepared;
 };
 bool runs_unfused(const GraphSource& source, const GraphChecks& checks) {
   return checks.unfused && source.seed % static_cast<unsigned>(checks.unfused) == 0;
 }
 
-// Of a graph with constants the two plans of prepare(), the second one called twice.
-std::string prepared_wrong(Graph& graph, const GraphSource& source, const GraphChecks& checks) {
-  if (source.plan || std::ranges::none_of(graph.tensors(), &TensorDesc::constant)) return {};
+bool has_prepared_plans(const Graph& graph, const GraphSource& source) {
+  return !source.plan && std::ranges::any_of(graph.tensors(), &TensorDesc::constant);
+}
+Result<Prepared> prepare_for_device(Graph& graph, const GraphSource& source) {
   const auto target = test_target();
-  if (!target) return target.error().message();
-  const auto plans =
-      prepare(graph, {.deterministic = is_deterministic(source), .architecture = *target});
+  SINTER_TRY(target);
+  return prepare(graph, {.deterministic = is_deterministic(source), .architecture = *target});
+}
+
+// Of a graph with constants the two plans of prepare(), the second one called twice.
+std::string prepared_wrong(Graph& graph, const GraphSource& source, const MadePlans& made,
+                           const GraphChecks& checks) {
+  if (!has_prepared_plans(graph, source)) return {};
+  const Result<Prepared> plans =
+      made.prepared ? Result<Prepared>(*made.prepared) : prepare_for_device(graph, source);
   if (!plans) return "prepared: " + plans.error().message();
   GraphCase cases[] = {{graph, checks.fill, source.seed}, {graph, checks.fill, source.seed + 1}};
   return run_prepared(*plans, cases, checks.samples);
@@ -172,7 +181,7 @@ void run_one(const GraphSource& source, const MadePlans& made, const GraphChecks
                                                      : ""))
       return;
     if (interpreted()) return;
-    if (fail(prepared_wrong(*graph, source, checks))) return;
+    if (fail(prepared_wrong(*graph, source, made, checks))) return;
     if (emulated()) return;
     const auto unordered =
         is_deterministic(source) ? std::set<std::string>() : unordered_tensors(*graph, *fused);
@@ -213,6 +222,8 @@ std::vector<MadePlans> make_plans(std::span<const GraphSource> graphs, const Gra
     try {
       const Shared<Graph> graph = source.make();
       if (auto plan = plan_for_device(*graph, true, source.tuning, &source)) plans[i].fused = *plan;
+      if (has_prepared_plans(*graph, source))
+        if (auto prepared = prepare_for_device(*graph, source)) plans[i].prepared = *prepared;
       if (emulated() || !runs_unfused(source, checks)) return;
       if (auto plan = plan_for_device(*graph, false, source.tuning)) plans[i].plain = *plan;
     } catch (const std::exception&) {
@@ -220,11 +231,18 @@ std::vector<MadePlans> make_plans(std::span<const GraphSource> graphs, const Gra
   });
   return plans;
 }
-std::vector<std::optional<Plan>*> all_of(std::vector<MadePlans>& plans) {
-  std::vector<std::optional<Plan>*> all;
-  for (MadePlans& made : plans)
-    for (auto* plan : {&made.fused, &made.plain})
-      if (*plan) all.push_back(plan);
+std::vector<Plan*> all_of(std::vector<MadePlans>& plans) {
+  std::vector<Plan*> all;
+  const auto add = [&](std::optional<Plan>& plan) {
+    if (plan) all.push_back(&*plan);
+  };
+  for (MadePlans& made : plans) {
+    add(made.fused);
+    add(made.plain);
+    if (!made.prepared) continue;
+    add(made.prepared->constants);
+    all.push_back(&made.prepared->rest);
+  }
   return all;
 }
 
@@ -233,8 +251,8 @@ std::vector<std::optional<Plan>*> all_of(std::vector<MadePlans>& plans) {
 void compile_joined(std::vector<MadePlans>& plans, const std::string& target) {
   std::map<std::string, std::string> codes;  // by source
   std::vector<const PlanKernel*> kernels;
-  for (const auto* plan : all_of(plans))
-    for (const PlanKernel& k : (*plan)->data().kernels)
+  for (const Plan* plan : all_of(plans))
+    for (const PlanKernel& k : plan->data().kernels)
       if (codes.try_emplace(k.source).second) kernels.push_back(&k);
   const auto parts = joinable(kernels, [](const PlanKernel&) { return 0; });
   on_all_cores(parts.size(), [&](std::size_t i) {
@@ -243,8 +261,8 @@ void compile_joined(std::vector<MadePlans>& plans, const std::string& target) {
     for (const PlanKernel* k : parts[i])
       if (code) codes.at(k->source) = *code;
   });
-  for (auto* plan : all_of(plans)) {
-    PlanData data = (*plan)->data();
+  for (Plan* plan : all_of(plans)) {
+    PlanData data = plan->data();
     for (PlanKernel& k : data.kernels)
       if (const std::string& code = codes.at(k.source); !code.empty())
         k.machine_code[target] = code;
@@ -297,7 +315,7 @@ Totals run_graphs(const std::vector<GraphSource>& graphs, const GraphChecks& che
     if (emulated()) {
       plans = make_plans(some, checks);
       std::vector<Plan> made;
-      for (const auto* plan : all_of(plans)) made.push_back(**plan);
+      for (const Plan* plan : all_of(plans)) made.push_back(*plan);
       prepare_emulation(made);
     } else if (on_gpu && checks.joined) {
       plans = make_plans(some, checks);
