@@ -16,7 +16,7 @@ namespace {
 
 // Nodes that are looked at between a row's largest score and what is taken from the scores.
 constexpr std::size_t kMostBehindMaximum = 16;
-// Beyond it numbers are masks, and rows that see nothing else are computed as they are written.
+// Of softmax that is written out: half of f16's last place at 1, times 2^24 (error_of_scaling()).
 constexpr double kMostWrittenOut = 8192;
 
 bool holds_every_value(DataType wide, DataType narrow) {

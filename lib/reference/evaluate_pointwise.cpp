@@ -34,8 +34,11 @@ void put(const T& x, double* v, double* e) {
 // its small result, which the subtraction's own bound covers; the product m c is rounded by
 // |m c| 2^-24, which is |m| 2^-24 before the factor. A row's weights and their sum share the factor
 // 2^that, but weights are rounded to 16 bits for the second product, which may lose it, and the
-// sum is not: a row of one key gives 1 / (1 + |m| 2^-24).
-double error_of_scaling(double m) { return std::isfinite(m) ? std::fabs(m) * 0x1p-24 : 0; }
+// sum is not: a row of one key gives 1 / (1 + |m| 2^-24). So no more is lost than by that rounding,
+// whatever m is: `most`, in the units of m.
+double error_of_scaling(double m, double most) {
+  return std::isfinite(m) ? std::fmin(std::fabs(m), most) * 0x1p-24 : 0;
+}
 
 template <class T>
 void run_formula(const Job& job, std::int64_t begin, std::int64_t end, double* v, double* e) {
@@ -63,9 +66,8 @@ void run_formula(const Job& job, std::int64_t begin, std::int64_t end, double* v
               for (int k = 0; k < Formula::arity; ++k)
                 operands[k] = make<T>(lines[k].v[j], lines[k].e.empty() ? 0 : lines[k].e[j]);
               put(apply<Formula>(operands, params), pv + i, pe ? pe + i : nullptr);
-              const double m = lines[Formula::arity - 1].v[j];
-              if (job.scaled_first > 0 && std::fabs(m) <= job.scaled_first)
-                pe[i] += error_of_scaling(m);
+              if (job.scaled_first > 0)
+                pe[i] += error_of_scaling(lines[Formula::arity - 1].v[j], job.scaled_first);
               // Zero is allowed, and no more than that: the kernels' one instruction for an
               // exponential gives it for results below the normal numbers.
               if (job.exponential_of_attention && pv[i] - pe[i] < std::numeric_limits<float>::min())

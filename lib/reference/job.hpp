@@ -54,7 +54,8 @@ struct Job {
   double tensor_core_floor = 8;
   // An exponential of attention's softmax, and the difference that it is taken of.
   bool exponential_of_attention = false;
-  // A difference of attention's scores may be taken once they are scaled, from numbers up to this.
+  // A difference of attention's scores may be taken once they are scaled: the most that costs, as
+  // error_of_scaling() has it.
   double scaled_first = 0;
   std::uint64_t seed = 0, offset = 0;  // rng
   std::vector<MoeRow> rows;            // moe: by row of the box

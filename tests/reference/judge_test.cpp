@@ -208,7 +208,10 @@ TEST_CASE("attention that is written out may scale scores before it subtracts",
   CHECK(error(true, true) <= 4000 * 0x1p-24);
   CHECK(error(false, true) == 0);
   CHECK(error(true, false) == 0);
-  CHECK(error(true, true, -1e30f) == 0);  // a mask
+  for (const float mask : {-30000.f, -1e30f}) {
+    CHECK(error(true, true, mask) >= 4096 * 0x1p-24);
+    CHECK(error(true, true, mask) <= 4 * 8192 * 0x1p-24);
+  }
 }
 
 TEST_CASE("zero padding times infinity is open, what lies inside the image is not",
