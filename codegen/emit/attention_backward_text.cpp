@@ -1,5 +1,4 @@
-#include "emit/attention_backward_text.hpp"
-
+// The text of attention's gradients.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 
 #include "emit/attention_text.hpp"
 #include "emit/element_text.hpp"
+#include "emit/engine_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
 
@@ -120,8 +120,7 @@ void print_row_value(TextWriter& out, const KernelNames& names, int port,
   out.close("}");
 }
 
-}  // namespace
-
+// What core/wgmma_instruction.cuh is to provide.
 void print_backward_products(TextWriter& out, const AttentionBackwardConfig& e,
                              const KernelSpec& spec) {
   if (e.by_warps) return;
@@ -137,6 +136,7 @@ void print_backward_products(TextWriter& out, const AttentionBackwardConfig& e,
     out.line("SINTER_WGMMA_HELD({})", n);
 }
 
+// Operands, bounds, score and its derivative, what belongs to rows, and results.
 void print_attention_backward(TextWriter& out, const KernelSpec& spec,
                               const AttentionBackwardConfig& e, const KernelNames& names) {
   const A& a = spec.attention_backward();
@@ -218,24 +218,63 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   print_key_gradient(out, spec, e.dv, a.dv, names, "ResultDV", "map_dv", e.wide);
 }
 
-std::string backward_call(const AttentionBackwardConfig& e) {
-  return fmt::format(
-      "sinter::attention::run_{}<Config, Mask, OperandQ, OperandK, OperandV, OperandDO, Score, "
-      "Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args);",
-      e.by_warps ? "backward_by_warps"
-      : e.wide   ? "wide_backward"
-                 : "backward");
-}
+class AttentionBackwardText : public EngineText {
+ public:
+  AttentionBackwardText(const ScheduledKernel& kernel, const KernelNames& names)
+      : EngineText(kernel, names),
+        e_(*kernel.attention_backward()),
+        weight_(spec_, names, spec_.attention_backward().weight) {}
 
-std::vector<NamedMap> maps_of(const AttentionBackwardConfig& e) {
-  if (e.by_warps) return {};
-  std::vector<NamedMap> maps = {
-      {"map_q", &e.q}, {"map_k", &e.k}, {"map_v", &e.v}, {"map_do", &e.d_o}};
-  if (e.sums) maps.push_back({"map_dq", &*e.sums});
-  if (e.dk.by == KeyGradient::By::boxes) maps.push_back({"map_dk", &e.dk.box});
-  if (e.dv.by == KeyGradient::By::boxes) maps.push_back({"map_dv", &e.dv.box});
-  if (e.beside) maps.push_back({"map_beside_0", &*e.beside});
-  return maps;
+  std::string header() const override {
+    return e_.by_warps ? "attention_backward_mma"
+           : e_.wide   ? "attention_backward_wide"
+                       : "attention_backward";
+  }
+  std::string_view summary() const override { return "gradients of attention"; }
+  std::vector<std::string> words() const override { return {"attention_backward"}; }
+  std::vector<const BodyText*> bodies() const override { return {&body_, &weight_}; }
+  void print_instructions(TextWriter& out) const override {
+    print_backward_products(out, e_, spec_);
+  }
+  std::vector<MapArgument> maps() const override {
+    std::vector<MapArgument> maps;
+    if (e_.by_warps) return maps;
+    add_maps(maps, e_.q, "map_q");
+    add_maps(maps, e_.k, "map_k");
+    add_maps(maps, e_.v, "map_v");
+    add_maps(maps, e_.d_o, "map_do");
+    if (e_.sums) add_maps(maps, *e_.sums, "map_dq");
+    if (e_.dk.by == KeyGradient::By::boxes) add_maps(maps, e_.dk.box, "map_dk");
+    if (e_.dv.by == KeyGradient::By::boxes) add_maps(maps, e_.dv.box, "map_dv");
+    if (e_.beside) add_maps(maps, *e_.beside, "map_beside_0");
+    return maps;
+  }
+  void print_structs(TextWriter& out) const override {
+    print_attention_backward(out, spec_, e_, names_);
+  }
+  std::string call() const override {
+    return fmt::format(
+        "sinter::attention::run_{}<Config, Mask, OperandQ, OperandK, OperandV, OperandDO, Score, "
+        "Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args);",
+        e_.by_warps ? "backward_by_warps"
+        : e_.wide   ? "wide_backward"
+                    : "backward");
+  }
+  bool exchanges_registers() const override { return true; }
+  Facts facts() const override {
+    return {{"estimated_ns", std::llround(kernel_.launch().microseconds * 1000)}};
+  }
+
+ private:
+  const AttentionBackwardConfig& e_;
+  const BodyText weight_;
+};
+
+}  // namespace
+
+std::unique_ptr<EngineText> attention_backward_text(const ScheduledKernel& kernel,
+                                                    const KernelNames& names) {
+  return std::make_unique<AttentionBackwardText>(kernel, names);
 }
 
 }  // namespace sinter

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "emit/config_text.hpp"
+#include "emit/contraction_text.hpp"
 #include "emit/element_text.hpp"
 #include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
@@ -233,6 +234,9 @@ void print_bounds(TextWriter& out, const AttentionBand& band, const PackedSequen
   out.close("};");
 }
 
+namespace {
+
+// What core/wgmma_instruction.cuh is to provide. `outputs`: the second product.
 void print_attention_products(TextWriter& out, const AttentionConfig& e,
                               const KernelSpec& outputs) {
   if (e.by_warps) return;
@@ -255,12 +259,14 @@ void print_attention_products(TextWriter& out, const AttentionConfig& e,
   if (held) out.line("SINTER_WGMMA_HELD({})", whole);
 }
 
+// `First`: what of the scores' product is known when the kernel is compiled.
 void print_scores_config(TextWriter& out, const AttentionConfig& e, const KernelNames& names) {
   const BodyText score(e.scores, names, e.scores.body, nullptr),
       weight(e.scores, names, e.weight, nullptr);
   print_product_config(out, e.scores, e.wide_index, names, {&score, &weight});
 }
 
+// Operands, bounds, score, weight and what a row reads and writes.
 void print_attention(TextWriter& out, const KernelSpec& outputs, const AttentionConfig& e,
                      const KernelNames& names) {
   const AttentionSpec& a = e.attention;
@@ -330,16 +336,65 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
   out.close("};");
 }
 
-std::string attention_call(const AttentionConfig& e) {
-  return fmt::format(
-      "sinter::attention::run_{}<Config, First, OperandQ, OperandK, OperandV, {}, Score, "
-      "Weight, Rows, Body>(args);",
-      e.by_warps ? "forward_by_warps"
-      : e.wide   ? "wide_forward"
-                 : "forward",
-      e.attention.tiles_taken >= 0 ? "CountedTiles"
-      : e.attention.parts >= 0     ? "SharedKeys"
-                                   : "Bounds");
+class AttentionText : public ContractionText {
+ public:
+  AttentionText(const ScheduledKernel& kernel, const KernelNames& names)
+      : ContractionText(kernel, names), e_(*kernel.attention()) {}
+
+  std::string header() const override {
+    return e_.by_warps ? "attention_forward_mma"
+           : e_.wide   ? "attention_forward_wide"
+                       : "attention_forward";
+  }
+  std::string_view summary() const override { return "softmax of products times values"; }
+  std::vector<std::string> words() const override { return {"attention"}; }
+  void print_instructions(TextWriter& out) const override {
+    print_attention_products(out, e_, spec_);
+  }
+  void print_first(TextWriter& out) const override { print_scores_config(out, e_, names_); }
+  std::vector<MapArgument> maps() const override {
+    std::vector<MapArgument> maps;
+    if (e_.by_warps) return maps;
+    add_maps(maps, e_.q, "map_q");
+    add_maps(maps, e_.k, "map_k");
+    add_maps(maps, e_.v, "map_v");
+    if (e_.result) add_maps(maps, *e_.result, "map_o");
+    for (std::size_t i = 0; i < e_.loads_beside.size(); ++i)
+      if (const auto& box = e_.loads_beside[i].box)
+        add_maps(maps, *box, fmt::format("map_beside_{}", i));
+    return maps;
+  }
+  void print_structs(TextWriter& out) const override {
+    print_fragment(out, kernel_, names_, body_);
+    print_attention(out, spec_, e_, names_);
+    if (!e_.result) print_packed_epilogue(out, spec_, names_, body_, nullptr);
+  }
+  std::string call() const override {
+    return fmt::format(
+        "sinter::attention::run_{}<Config, First, OperandQ, OperandK, OperandV, {}, Score, "
+        "Weight, Rows, Body>(args);",
+        e_.by_warps ? "forward_by_warps"
+        : e_.wide   ? "wide_forward"
+                    : "forward",
+        e_.attention.tiles_taken >= 0 ? "CountedTiles"
+        : e_.attention.parts >= 0     ? "SharedKeys"
+                                      : "Bounds");
+  }
+  std::string_view cluster() const override {
+    return e_.key_blocks > 1 ? " SINTER_CLUSTER(Config::key_blocks)" : "";
+  }
+  bool exchanges_registers() const override { return true; }
+  Facts facts() const override { return {estimated()}; }
+
+ private:
+  const AttentionConfig& e_;
+};
+
+}  // namespace
+
+std::unique_ptr<EngineText> attention_text(const ScheduledKernel& kernel,
+                                           const KernelNames& names) {
+  return std::make_unique<AttentionText>(kernel, names);
 }
 
 }  // namespace sinter

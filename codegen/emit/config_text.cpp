@@ -1,9 +1,7 @@
 #include "emit/config_text.hpp"
 
-#include "emit/attention_backward_text.hpp"
 #include "emit/depthwise_text.hpp"
 #include "emit/spelling.hpp"
-#include "emit/tensor_cores_text.hpp"
 #include "emit/window_text.hpp"
 #include "plan/access.hpp"
 #include "schedule/attention/forward_parts.hpp"
@@ -411,44 +409,13 @@ void print_product_config(TextWriter& out, const KernelSpec& first, bool wide_in
   out.line("using FirstCoord = sinter::Coordinates<First::Index, First::Extent>;");
 }
 
-void print_first_config(TextWriter& out, const ChainedConfig& e, const KernelNames& names) {
-  print_product_config(out, e.first, e.wide_index, names, {});
-}
-
-void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names) {
-  const KernelSpec& spec = kernel.spec;
+void print_args(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                const std::vector<MapArgument>& maps) {
   out.open("struct Args {{");
-  if (const WgmmaConfig* const e = kernel.wgmma(); e && !e->image_rows) {
-    std::vector<std::string> maps;
-    const auto add = [&](const BoxedOperand& o, std::string_view map) {
-      maps.emplace_back(map);
-      for (std::size_t i = 0; i < o.behind.size(); ++i) maps.push_back(map_behind(map, i));
-    };
-    if (loads_by_map(spec, e->a, true)) add(e->a, "map_a");
-    if (loads_by_map(spec, e->b, false)) add(e->b, "map_b");
-    if (e->b2) maps.push_back("map_b2");
-    if (e->result) maps.push_back("map_result");
-    if (!maps.empty()) out.line("sinter::TensorMap {};", fmt::join(maps, ", "));
-  }
-  if (const DepthwiseConfig* const e = kernel.depthwise(); e && e->image.map) {
-    std::string beside;
-    for (std::size_t i = 0; i < e->beside.size(); ++i) beside += fmt::format(", map_beside_{}", i);
-    out.line("sinter::TensorMap map_a{}{}{};", e->other.map ? ", map_b" : "",
-             e->result ? ", map_result" : "", beside);
-  }
-  if (kernel.chained()) out.line("sinter::TensorMap map_a, map_b, map_c;");
-  if (const AttentionConfig* const e = kernel.attention(); e && !e->by_warps) {
-    std::string names_of_maps = "map_q, map_k, map_v";
-    if (e->result) names_of_maps += ", map_o";
-    for (std::size_t i = 0; i < e->loads_beside.size(); ++i)
-      if (e->loads_beside[i].box) names_of_maps += fmt::format(", map_beside_{}", i);
-    out.line("sinter::TensorMap {};", names_of_maps);
-  }
-  if (const auto* const e = kernel.attention_backward(); e && !e->by_warps) {
-    std::string names_of_maps;
-    for (const NamedMap& m : maps_of(*e))
-      names_of_maps += fmt::format("{}{}", names_of_maps.empty() ? "" : ", ", m.name);
-    out.line("sinter::TensorMap {};", names_of_maps);
+  if (!maps.empty()) {
+    std::string all;
+    for (const MapArgument& m : maps) all += (all.empty() ? "" : ", ") + m.name;
+    out.line("sinter::TensorMap {};", all);
   }
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     out.line("{}{}* {};", spec.ports[i].written ? "" : "const ", storage_type(spec.ports[i].type),

@@ -1,7 +1,6 @@
 // The structs of a generated file that hold constants and arguments.
 #pragma once
-#include "emit/body_text.hpp"
-#include "schedule/scheduled_kernel.hpp"
+#include "emit/engine_text.hpp"
 
 namespace sinter {
 
@@ -15,11 +14,11 @@ std::vector<ConfigConstant> config_constants(const ScheduledKernel& kernel);
 
 void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names,
                   const std::vector<const BodyText*>& bodies);
-// `First`: what of the first of chained products is known when its kernel is compiled.
-void print_first_config(TextWriter& out, const ChainedConfig& config, const KernelNames& names);
-// The same of any product with the coordinates FirstCoord; `bodies` run over its domain.
+// `First`: what of the first of two products is known when the kernel is compiled, whose
+// coordinates are FirstCoord; `bodies` run over its domain.
 void print_product_config(TextWriter& out, const KernelSpec& first, bool wide_index,
                           const KernelNames& names, const std::vector<const BodyText*>& bodies);
-void print_args(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names);
+void print_args(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                const std::vector<MapArgument>& maps);
 
 }  // namespace sinter

@@ -32,7 +32,38 @@ void print_result_reductions(TextWriter& out, const KernelSpec& spec, const Kern
   }
 }
 
+std::string rows_type(const KernelSpec& spec, const KernelNames& names) {
+  const GroupedRows& r = spec.contraction().rows;
+  const auto port = [](int i) { return static_cast<std::size_t>(i); };
+  const int index = r.index >= 0 ? r.index : r.offsets;  // not read without an index
+  return fmt::format("sinter::GroupedRows<sinter::MoeMode::{}, Config::{}, Config::{}, {}, {}>",
+                     name(r.mode), names.access[port(r.offsets)], names.access[port(index)],
+                     storage_type(spec.ports[port(r.offsets)].type),
+                     storage_type(spec.ports[port(index)].type));
+}
+
 }  // namespace
+
+ContractionText::ContractionText(const ScheduledKernel& kernel, const KernelNames& names,
+                                 const Packing* packing_a, const Packing* packing_b)
+    : EngineText(kernel, names),
+      c_(kernel.spec.contraction()),
+      a_(spec_, names, c_.a().body, packing_a),
+      b_(spec_, names, c_.b().body, packing_b) {}
+
+void ContractionText::print_rows(TextWriter& out) const {
+  if (c_.rows.on) out.line("using Rows = {};", rows_type(spec_, names_));
+}
+std::string ContractionText::rows() const {
+  if (!c_.rows.on) return "sinter::AllRows{}";
+  const auto port = [&](int i) { return "args." + names_.port[static_cast<std::size_t>(i)]; };
+  const std::string offsets = port(c_.rows.offsets),
+                    index = c_.rows.index >= 0 ? port(c_.rows.index) : offsets;
+  return fmt::format("Rows{{{}, {}}}", offsets, index);
+}
+std::pair<std::string, std::int64_t> ContractionText::estimated() const {
+  return {"estimated_ns", std::llround(kernel_.launch().microseconds * 1000)};
+}
 
 // The epilogue of a contraction.
 void print_epilogue(TextWriter& out, const BodyText& body) {

@@ -1,9 +1,29 @@
-// The bodies of a contraction as text, for all of its engines.
+// What the engines of a contraction have in common as text.
 #pragma once
-#include "emit/body_text.hpp"
-#include "schedule/contraction/wgmma.hpp"
+#include "emit/engine_text.hpp"
 
 namespace sinter {
+
+class ContractionText : public EngineText {
+ public:
+  // `packing_a`, `packing_b`: which ports a thread holds as packs while it loads an operand.
+  ContractionText(const ScheduledKernel& kernel, const KernelNames& names,
+                  const Packing* packing_a = nullptr, const Packing* packing_b = nullptr);
+  std::vector<const BodyText*> bodies() const override { return {&body_, &a_, &b_}; }
+  std::vector<std::string> words() const override {
+    return {c_.rows.on ? "grouped_contraction" : "contraction"};
+  }
+
+ protected:
+  // Where rows belong to groups: their type, and the argument that says which these are.
+  void print_rows(TextWriter& out) const;
+  std::string rows() const;
+  // On tensor cores the time is that of the tile that runs, which may be a measured one.
+  std::pair<std::string, std::int64_t> estimated() const;
+
+  const ContractionSpec& c_;
+  const BodyText a_, b_;
+};
 
 // One operand on ordinary cores: its last statement is the value.
 void print_operand(TextWriter& out, const BodyText& body, std::string_view struct_name);

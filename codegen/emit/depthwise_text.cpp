@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "emit/contraction_text.hpp"
+#include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
 #include "schedule/contraction/depthwise_planes.hpp"
 
@@ -79,6 +81,24 @@ void print_depthwise_axes(TextWriter& out, const KernelSpec& spec, const Depthwi
   out.line("using Looped = sinter::List<{}>;", looped);
 }
 
+namespace {
+
+// Of the device library's file and of its function that runs.
+std::string_view suffix(const DepthwiseConfig& e) {
+  return e.groups && e.gradient   ? "_groups_gradient"
+         : e.groups               ? "_groups"
+         : e.gradient && e.mma    ? "_gradient_mma"
+         : e.mma && e.image.map   ? "_mma_boxes"
+         : e.mma                  ? "_mma"
+         : e.lines                ? "_lines"
+         : e.boxes                ? "_rows"
+         : e.planes && e.gradient ? "_planes_gradient"
+         : e.planes               ? "_planes"
+         : e.gradient             ? "_gradient"
+                                  : "";
+}
+
+// Image, and Filter or Gradient.
 void print_depthwise_operands(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                               const DepthwiseConfig& e) {
   print_operand_at(out, spec, names, e.image, "Image", true, e.planes ? e.planes->pixels : 0);
@@ -121,9 +141,53 @@ void print_depthwise_operands(TextWriter& out, const KernelSpec& spec, const Ker
   out.line("using Beside = sinter::List<{}>;", all);
 }
 
+// Which of them, and of void, the kernel has besides the image and the filter, or gradient.
 std::string_view depthwise_results(const KernelSpec& spec, const DepthwiseConfig& e) {
   if (!e.beside.empty() || port_beside_results(spec, e) >= 0) return ", Result, Beside";
   return e.result ? ", Result" : e.planes && !e.gradient ? ", void" : "";
+}
+
+class DepthwiseText : public ContractionText {
+ public:
+  DepthwiseText(const ScheduledKernel& kernel, const KernelNames& names)
+      : ContractionText(kernel, names), e_(*kernel.depthwise()) {}
+
+  std::string header() const override { return "contraction_depthwise" + std::string(suffix(e_)); }
+  std::string_view summary() const override { return "sums of products of each channel"; }
+  std::vector<MapArgument> maps() const override {
+    std::vector<MapArgument> maps;
+    const auto add = [&](const DepthwiseOperand& o, std::string name) {
+      if (o.map) maps.push_back({std::move(name), o.port, *o.map});
+    };
+    add(e_.image, "map_a");
+    add(e_.other, "map_b");
+    if (e_.result) add(*e_.result, "map_result");
+    for (std::size_t i = 0; i < e_.beside.size(); ++i)
+      add(e_.beside[i], fmt::format("map_beside_{}", i));
+    return maps;
+  }
+  void print_structs(TextWriter& out) const override {
+    print_fragment(out, kernel_, names_, body_);
+    print_depthwise_operands(out, spec_, names_, e_);
+    print_packed_epilogue(out, spec_, names_, body_, nullptr);
+  }
+  std::string call() const override {
+    return fmt::format("sinter::depthwise::run{}<Config, {}, Body{}>(args);", suffix(e_),
+                       e_.gradient ? "Gradient, Image" : "Image, Filter",
+                       depthwise_results(spec_, e_));
+  }
+  bool exchanges_registers() const override { return e_.mma && e_.mma->result_rows > 0; }
+  Facts facts() const override { return {estimated()}; }
+
+ private:
+  const DepthwiseConfig& e_;
+};
+
+}  // namespace
+
+std::unique_ptr<EngineText> depthwise_text(const ScheduledKernel& kernel,
+                                           const KernelNames& names) {
+  return std::make_unique<DepthwiseText>(kernel, names);
 }
 
 }  // namespace sinter

@@ -1,7 +1,9 @@
-#include "emit/mma_text.hpp"
-
+// The text of a contraction on the tensor cores that every GPU has (mma.sync), or on CUDA cores in
+// the same tiles.
 #include <algorithm>
 
+#include "emit/contraction_text.hpp"
+#include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
 #include "plan/liveness.hpp"
 
@@ -35,8 +37,8 @@ std::pair<std::int64_t, std::int64_t> reach(const KernelSpec& spec, const Access
   return {first, last + 1};
 }
 
-void print_fragment(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                    const MmaOperand& o) {
+void print_operand_fragment(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                            const MmaOperand& o) {
   std::vector<std::size_t> held;
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     if (o.packing.ports[i].kind != PortPack::Kind::apart) held.push_back(i);
@@ -57,8 +59,7 @@ void print_fragment(TextWriter& out, const KernelSpec& spec, const KernelNames& 
   out.close("};");
 }
 
-}  // namespace
-
+// The struct that tells how one operand comes to shared memory. `body` knows the operand's packing.
 void print_mma_operand(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                        const BodyText& body, const MmaOperand& o, std::string_view struct_name) {
   out.open("struct {} {{", struct_name);
@@ -75,7 +76,7 @@ void print_mma_operand(TextWriter& out, const KernelSpec& spec, const KernelName
              storage_type(spec.ports[port].type), names.port[port]);
     out.line("struct Fragment {{}};");
   } else {
-    print_fragment(out, spec, names, o);
+    print_operand_fragment(out, spec, names, o);
     if (o.plain) {
       out.line("template <class Number>");
       out.open(
@@ -95,6 +96,50 @@ void print_mma_operand(TextWriter& out, const KernelSpec& spec, const KernelName
     out.close("}");
   }
   out.close("};");
+}
+
+class MmaText : public ContractionText {
+ public:
+  MmaText(const ScheduledKernel& kernel, const KernelNames& names)
+      : ContractionText(kernel, names, &kernel.mma()->a.packing, &kernel.mma()->b.packing),
+        e_(*kernel.mma()) {}
+
+  std::string header() const override {
+    return e_.ordinary_cores() ? "contraction_fma" : "contraction_mma";
+  }
+  std::string_view summary() const override {
+    return e_.ordinary_cores() ? "sums of products" : "sums of products on tensor cores";
+  }
+  void print_structs(TextWriter& out) const override {
+    print_rows(out);
+    print_fragment(out, kernel_, names_, body_);
+    print_mma_operand(out, spec_, names_, a_, e_.a, "OperandA");
+    print_mma_operand(out, spec_, names_, b_, e_.b, "OperandB");
+    print_retaken(out, spec_, names_, nullptr);
+    print_packed_epilogue(out, spec_, names_, body_, nullptr);
+  }
+  std::string call() const override {
+    return fmt::format("sinter::contraction::{}<Config, OperandA, OperandB, Body>(args, {});",
+                       e_.ordinary_cores() ? "run_by_threads" : "run_by_warps", rows());
+  }
+  Facts facts() const override {
+    Facts facts = {estimated()};
+    if (e_.ordinary_cores()) facts.emplace_back("ordinary_cores", 1);
+    facts.emplace_back("a_copied", e_.a.copied);
+    facts.emplace_back("a_width", e_.a.packing.width);
+    facts.emplace_back("b_copied", e_.b.copied);
+    facts.emplace_back("b_width", e_.b.packing.width);
+    return facts;
+  }
+
+ private:
+  const MmaConfig& e_;
+};
+
+}  // namespace
+
+std::unique_ptr<EngineText> mma_text(const ScheduledKernel& kernel, const KernelNames& names) {
+  return std::make_unique<MmaText>(kernel, names);
 }
 
 }  // namespace sinter

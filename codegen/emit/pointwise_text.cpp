@@ -1,7 +1,7 @@
-#include "emit/pointwise_text.hpp"
-
+// The text of pointwise kernels: a body, and its tiles.
 #include <set>
 
+#include "emit/engine_text.hpp"
 #include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
 #include "plan/liveness.hpp"
@@ -37,8 +37,7 @@ void print_tile_moves(TextWriter& out, const KernelNames& names, const std::set<
         stores, "store(args@, corner)");
 }
 
-}  // namespace
-
+// The tiles of a block in shared memory.
 void print_tiles(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                  const PointwiseConfig& schedule) {
   out.open("struct Staged {{");
@@ -88,6 +87,50 @@ void print_pointwise(TextWriter& out, const KernelSpec& spec, const KernelNames&
   print_tile_moves(out, names, packed_ports(body, live, StatementKind::load, true),
                    packed_ports(body, live, StatementKind::store, true));
   out.close("};");
+}
+
+class PointwiseText : public EngineText {
+ public:
+  PointwiseText(const ScheduledKernel& kernel, const KernelNames& names)
+      : EngineText(kernel, names), e_(*kernel.pointwise()) {}
+
+  std::string header() const override {
+    return e_.tiling.on ? tiled() : e_.aligned_by >= 0 ? "pointwise_misaligned" : "pointwise";
+  }
+  std::string_view summary() const override {
+    return e_.tiling.on         ? "every element on its own, transposed in tiles"
+           : e_.aligned_by >= 0 ? "every element on its own, in rows that start anywhere"
+                                : "every element on its own";
+  }
+  std::vector<std::string> more_headers() const override {
+    if (std::ranges::none_of(e_.packing.ports,
+                             [](const PortPack& p) { return p.kind == PortPack::Kind::each; }))
+      return {};
+    return {"core/part_pack"};
+  }
+  void print_structs(TextWriter& out) const override {
+    print_fragment(out, kernel_, names_, body_);
+    if (e_.tiling.on) print_tiles(out, spec_, names_, e_);
+    print_pointwise(out, spec_, names_, e_, body_);
+  }
+  std::string call() const override {
+    if (e_.tiling.on) return fmt::format("sinter::{}::run<Config, Body, Staged>(args);", tiled());
+    return fmt::format("sinter::pointwise::run{}<Config, Body>(args);",
+                       e_.aligned_by >= 0                    ? "_misaligned"
+                       : spec_.as_pointwise()->beside_before ? "_beside"
+                                                             : "");
+  }
+
+ private:
+  std::string tiled() const { return e_.tiling.flat ? "tiled_flat" : "tiled"; }
+  const PointwiseConfig& e_;
+};
+
+}  // namespace
+
+std::unique_ptr<EngineText> pointwise_text(const ScheduledKernel& kernel,
+                                           const KernelNames& names) {
+  return std::make_unique<PointwiseText>(kernel, names);
 }
 
 }  // namespace sinter

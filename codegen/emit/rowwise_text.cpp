@@ -1,7 +1,8 @@
-#include "emit/rowwise_text.hpp"
-
+// The text of rowwise kernels: reductions, and a struct for each phase.
 #include <algorithm>
+#include <set>
 
+#include "emit/engine_text.hpp"
 #include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
 #include "plan/access.hpp"
@@ -36,8 +37,6 @@ bool reaches_memory(const Statement& s) {
   return s.kind == StatementKind::load || s.kind == StatementKind::store ||
          s.kind == StatementKind::gather;
 }
-
-}  // namespace
 
 void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
   const auto& reductions = spec.rowwise().reductions;
@@ -95,8 +94,14 @@ void print_row_fragment(TextWriter& out, const KernelSpec& spec, const KernelNam
   out.close("};");
 }
 
+// What the phases before have put into a place: ports, statements that draw numbers, and those
+// whose values are kept.
+struct Known {
+  std::set<int> fetched, drawn, kept;
+};
+
 // Everything that a phase's stores and reduces need. Values of the row become members, where the
-// elements and the stores of the row find them.
+// elements and the stores of the row find them. `columns`: values are reduced down them, too.
 void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body,
                  const RowwiseConfig& schedule, int phase, bool columns, Known& known) {
   const Packing& packing = schedule.packing;
@@ -215,6 +220,63 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
     out.close("}");
   }
   out.close("};");
+}
+
+class RowwiseText : public EngineText {
+ public:
+  RowwiseText(const ScheduledKernel& kernel, const KernelNames& names)
+      : EngineText(kernel, names), e_(*kernel.rowwise()) {}
+
+  std::string header() const override { return "rowwise"; }
+  std::string_view summary() const override { return "rows with reductions along them"; }
+  std::vector<std::string> words() const override {
+    std::vector<std::string> words;
+    for (const auto& r : spec_.rowwise().reductions)
+      words.push_back(fmt::format("reduce_{}", name(r.mode)));
+    return words;
+  }
+  std::string_view coordinates() const override {
+    return e_.rows_fastest && e_.aligned_by >= 0 ? "Cut" : "";
+  }
+  void print_structs(TextWriter& out) const override {
+    print_reductions(out, spec_, names_);
+    print_fragment(out, kernel_, names_, body_);
+    print_row_fragment(out, spec_, names_, e_, body_);
+    std::string phases;
+    Known known;
+    for (int p = 0; p < spec_.rowwise().phases; ++p) {
+      print_phase(out, names_, body_, e_, p, !spec_.columns.empty(), known);
+      phases += fmt::format("{}Phase{}", p ? ", " : "", p);
+    }
+    out.line("using Phases = sinter::List<{}>;", phases);
+    if (!spec_.columns.empty()) print_column_stores(out, spec_, names_);
+  }
+  std::string call() const override {
+    std::string text = fmt::format(
+        "sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions{}> "
+        "rows(args);\n  sinter::rowwise::start<Config>(Phases{{}}, rows);",
+        spec_.columns.empty() ? "" : ", Columns");
+    const RowwiseSpec& r = spec_.rowwise();
+    if (r.num_partials > 0 || e_.walkers > 0) return text + "\n  rows.walk(Phases{});";
+    const int alone =
+        r.segment > 0 ? r.phases - 2 : r.phases;  // a segment has the last two at once
+    for (int p = 0; p < alone; ++p) text += fmt::format("\n  rows.run_phase<Phase{}>();", p);
+    if (r.segment > 0)
+      text += fmt::format("\n  rows.run_segments<Phase{}, Phase{}>();", alone, alone + 1);
+    return text;
+  }
+  std::string_view cluster() const override {
+    return e_.blocks_per_row > 1 ? " SINTER_CLUSTER(Config::blocks_per_row)" : "";
+  }
+
+ private:
+  const RowwiseConfig& e_;
+};
+
+}  // namespace
+
+std::unique_ptr<EngineText> rowwise_text(const ScheduledKernel& kernel, const KernelNames& names) {
+  return std::make_unique<RowwiseText>(kernel, names);
 }
 
 }  // namespace sinter

@@ -2,24 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "emit/contraction_text.hpp"
-#include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
-#include "plan/liveness.hpp"
 
 namespace sinter {
-
-void print_wgmma(TextWriter& out, const WgmmaConfig& e) {
-  if (e.image_rows) {
-    out.line("SINTER_WGMMA({}, f32)", e.tile.n);
-    return;
-  }
-  // Of a filter gradient the columns of some taps; of swapped products a consumer's pixels.
-  const int columns = e.taps_each > 0     ? kStageLine / e.operand_bytes * e.taps_together
-                      : swaps_products(e) ? rows_of_consumer(e.tile)
-                                          : e.tile.n;
-  out.line("SINTER_WGMMA_NAMED({}, {})", columns, e.integers ? "s32" : "f32");
-}
 
 namespace {
 
@@ -89,58 +74,6 @@ void print_box_load(TextWriter& out, const BoxedOperand& o, std::string_view map
   }
   load(o, map);
   out.close("}");
-}
-
-void print_chained(TextWriter& out, const ChainedConfig& e, const KernelNames& names) {
-  print_boxed_operand(out, e.a, "OperandA", "map_a", "FirstCoord");
-  print_boxed_operand(out, e.b, "OperandB", "map_b", "FirstCoord");
-  print_boxed_operand(out, e.c, "OperandC", "map_c", "FirstCoord");
-  const BodyText middle(e.first, names, e.first.body, nullptr);
-  const int last = middle.size() - 1;
-  out.open("struct Middle {{");
-  out.line("using Config = First;");
-  out.open(
-      "SINTER_DEVICE static float element(const Args& args, const FirstCoord& c, float acc) {{");
-  print_statements(out, middle, live_statements(middle.body(), {last}));
-  out.line("return {};", middle.name(last));
-  out.close("}");
-  out.close("};");
-}
-
-void print_scales(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                  const WgmmaConfig& e) {
-  std::string types;
-  const auto print = [&](const BoxedOperand& o, const Body& body, std::string_view struct_name) {
-    if (o.scale >= 0)
-      print_value(out, BodyText(spec, names, body, nullptr), o.scale, struct_name,
-                  o.one_scale ? "same = true" : "same = false");
-    else
-      out.line("using {} = sinter::contraction::Unscaled;", struct_name);
-    types += fmt::format("{}{}", types.empty() ? "" : ", ", struct_name);
-  };
-  const ContractionSpec& c = spec.contraction();
-  print(e.a, c.a().body, "ScaleA");
-  print(e.b, c.b().body, "ScaleB");
-  if (e.b2) print(*e.b2, c.b(1).body, "ScaleB2");
-  out.line("using Scales = sinter::contraction::BlockScales<{}>;", types);
-}
-
-bool loads_by_map(const KernelSpec& spec, const BoxedOperand& o, bool is_a) {
-  return o.source != BoxedOperand::Source::shifted && !(is_a && spec.contraction().rows.gathers());
-}
-
-void print_operand_by_threads(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                              const BoxedOperand& o, std::string_view struct_name) {
-  const auto port = static_cast<std::size_t>(o.port);
-  out.open("struct {} {{", struct_name);
-  out.line("using Number = sinter::{};", name(o.map.type));
-  out.line("static constexpr bool k_fastest = {};", o.k_fastest);
-  if (o.source == BoxedOperand::Source::shifted)
-    out.line("static constexpr bool begins_anywhere = true;");
-  out.line("using Access = Config::{};", names.access[port]);
-  out.line("SINTER_DEVICE static const {}* base(const Args& args) {{ return args.{}; }}",
-           storage_type(spec.ports[port].type), names.port[port]);
-  out.close("};");
 }
 
 }  // namespace sinter

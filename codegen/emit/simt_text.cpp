@@ -1,0 +1,32 @@
+// The text of a contraction on CUDA cores that loads its operands element by element.
+#include "emit/contraction_text.hpp"
+
+namespace sinter {
+namespace {
+
+class SimtText : public ContractionText {
+ public:
+  using ContractionText::ContractionText;
+
+  std::string header() const override { return "contraction_simt"; }
+  std::string_view summary() const override { return "sums of products"; }
+  void print_structs(TextWriter& out) const override {
+    print_rows(out);
+    print_operand(out, a_, "OperandA");
+    print_operand(out, b_, "OperandB");
+    print_epilogue(out, body_);
+  }
+  std::string call() const override {
+    return fmt::format(
+        "sinter::contraction::run<Config>(OperandA{{args}}, OperandB{{args}}, Body{{args}}, {});",
+        rows());
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<EngineText> simt_text(const ScheduledKernel& kernel, const KernelNames& names) {
+  return std::make_unique<SimtText>(kernel, names);
+}
+
+}  // namespace sinter
