@@ -49,8 +49,8 @@ struct PlanOptions {
   bool deterministic = false;
   std::vector<std::string>
       targets{};  // compile machine code into the plan for these, e.g. "sm_90a"
-  // Whose engines the kernels use, e.g. "sm_90a". Empty: Plan::make takes what every GPU from sm_80
-  // on has, compile() what the device itself has.
+  // Whose engines the kernels use, e.g. "sm_90a". Empty: of Plan::make those of the target where
+  // there is one alone, else what every GPU from sm_80 on has; of compile() the device's own.
   std::string architecture{};
   // Configurations that `sinter tune` measured, used where a kernel has the same problem to solve.
   // Empty: the file that SINTER_TUNING_FILE names, if it is set. A file that is absent holds

@@ -16,6 +16,8 @@ struct Lowered {
   std::unique_ptr<Graph> graph;  // checked; inputs, outputs and scalars keep their names
   std::vector<NodeId> origin;    // lowered node -> node of the user's graph
   std::vector<Region> regions;   // attention that stands in `graph` as a whole
+  // A fault of a rewrite: what the graph's checks said of its result, which was not taken.
+  std::string wrong_rewrite{};
 };
 
 // `graph` must be free of diagnostics. Nodes stand in an order that can be executed. Nodes that no

@@ -89,7 +89,13 @@ struct PlanKernel {
   std::map<std::string, std::string> machine_code;  // target such as "sm_90a" to cubin
 };
 
+// What runs the kernel: the file of the device library's device/family that its text calls, such as
+// contraction_wgmma; empty where the plan has no text.
+std::string_view engine_of(const PlanKernel& kernel);
+
 // Why two neighbours are not in one kernel, or why a fusion was refused.
+// `pattern` kWrongRewrite: a rewrite's result was no valid graph and not taken, a fault of ours.
+inline constexpr char kWrongRewrite[] = "rewrite";
 struct PlanCut {
   std::string pattern, node, tensor, reason;
   std::string with{};  // the node whose kernel `node` did not join; empty: a kernel was divided

@@ -19,6 +19,13 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
                        std::vector<KernelChoice>* choices, const PlanClass* of_class = nullptr,
                        std::vector<ClassSource>* beside = nullptr);
 
+// With the engines of the target where machine code is asked for one alone.
+inline PlanOptions with_architecture(PlanOptions options) {
+  if (options.architecture.empty() && options.targets.size() == 1)
+    options.architecture = options.targets.front();
+  return options;
+}
+
 // The steps: which kernels a graph becomes, and the plan of such kernels, without machine code.
 // `apart`: outputs with an alias that have kernels of their own.
 struct Partitioned {

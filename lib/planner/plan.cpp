@@ -248,6 +248,8 @@ Partitioned partition_lowered(const Graph& graph, Lowered lowered, const PlanOpt
     lowered = rewritten(lower(graph), context.device, false);
     parts = parts_of(lowered);
   }
+  if (!lowered.wrong_rewrite.empty())
+    parts.cuts.push_back({kWrongRewrite, "", "", lowered.wrong_rewrite});
   return Partitioned{std::move(lowered), std::move(parts)};
 }
 
@@ -363,7 +365,7 @@ Result<Plan> make_plan(Graph& graph, PlanOptions options, const Tuning& tuning,
 Result<Plan> Plan::make(Graph& graph, PlanOptions options) {
   auto tuning = read_tuning(options.tuning_file);
   SINTER_TRY(tuning);
-  return make_plan(graph, std::move(options), *tuning, nullptr);
+  return make_plan(graph, with_architecture(std::move(options)), *tuning, nullptr);
 }
 
 Result<Plan> Plan::with_targets(const std::vector<std::string>& targets) const {

@@ -172,6 +172,7 @@ Result<Plan> finished(Result<PlanData> data, const PlanOptions& options) {
 }  // namespace
 
 Result<Prepared> prepare(Graph& graph, PlanOptions options) {
+  options = with_architecture(std::move(options));
   auto graphs = prepare(graph);
   SINTER_TRY(graphs);
   Graph &first = *graphs->constants, &second = *graphs->rest;

@@ -19,6 +19,7 @@
 #include "golden/planned_kernels.hpp"
 #include "golden/specs.hpp"
 #include "plan/plan_data.hpp"
+#include "planner/explain/explain.hpp"
 #include "planner/make_plan.hpp"
 #include "runtime/compiler.hpp"
 #include "runtime/nvrtc.hpp"
@@ -135,6 +136,7 @@ std::vector<PlanKernel> corpus_kernels() {
       const auto plan = make_plan(**graph, {.architecture = target}, {}, nullptr);
       REQUIRE(plan);
       for (const PlanKernel& k : plan->data().kernels) kernels.try_emplace(k.source, k);
+      for (const PlanCut& c : plan->data().cuts) CHECK(c.pattern != kWrongRewrite);
     }
   }
   std::vector<PlanKernel> result;
@@ -205,6 +207,22 @@ TEST_CASE("every file of the device library that kernels of the corpus call has 
     INFO(file << ".cuh: add a graph to planned_kernels.cpp");
     CHECK(golden.contains(file));
   }
+}
+
+TEST_CASE("how every engine's kernels work is explained") {
+  for (const PlanKernel& k : corpus_kernels())
+    CHECK_FALSE(how_it_works(k, "an H200").starts_with("unknown"));
+  for (const auto& [form, kernel] : planned_kernels()) {
+    INFO(form);
+    CHECK(engine_of(kernel).starts_with(form.starts_with("contraction_window") ? "contraction_wgmma"
+                                                                               : form));
+    const std::string how = how_it_works(kernel, "an H200");
+    CHECK_FALSE(how.starts_with("unknown"));
+    if (form.ends_with("_mma") || form.ends_with("_boxes") || form.ends_with("_lines"))
+      CHECK(how.find("tensor cores") != std::string::npos);
+  }
+  PlanKernel none;
+  CHECK(how_it_works(none, "an H200").starts_with("unknown"));
 }
 
 TEST_CASE("tensors have no names of the generator's own") {

@@ -126,6 +126,13 @@ std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphSou
   return c.stray_write();
 }
 
+// What a rewrite was refused for, which costs speed and no result.
+std::string wrong_rewrite(const Plan& plan) {
+  for (const PlanCut& c : plan.data().cuts)
+    if (c.pattern == kWrongRewrite) return "a rewrite made a graph that is not valid: " + c.reason;
+  return {};
+}
+
 // A graph's plans, where they are made already.
 struct MadePlans {
   std::optional<Plan> fused, plain;
@@ -175,6 +182,7 @@ void run_one(const GraphSource& source, const MadePlans& made, const GraphChecks
       return;
     }
     if (fail(run_and_judge(c, fused, source, checks, totals))) return;
+    if (fail(wrong_rewrite(*fused))) return;
     const auto reread = Plan::from_json(fused->to_json());
     if (fail(!reread                                 ? reread.error().message()
              : reread->to_json() != fused->to_json() ? "the plan read back is another"

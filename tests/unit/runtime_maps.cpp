@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "plan/plan_data.hpp"
+#include "planner/make_plan.hpp"
 #include "runtime/driver.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/operations.hpp"
@@ -247,6 +248,12 @@ TEST_CASE("an architecture must be a target, and machine code one that it fits")
   REQUIRE(plan);
   CHECK(plan->data().architecture == "sm_90a");
   CHECK(Plan::make(g).value().data().architecture.empty());
+  // One target alone is the architecture, before anything is compiled.
+  CHECK(with_architecture({.targets = {"sm_90a"}}).architecture == "sm_90a");
+  CHECK(with_architecture({.targets = {"sm_80", "sm_90a"}}).architecture.empty());
+  CHECK(with_architecture({.targets = {"sm_90a"}, .architecture = "sm_80"}).architecture ==
+        "sm_80");
+  CHECK(Plan::make(g, {.targets = {"sm_90b"}}).error().rule == Rule::plan_target);
   const auto other = plan->with_targets({"sm_90a", "sm_100a"});
   REQUIRE_FALSE(other);
   CHECK(other.error().rule == Rule::plan_target);

@@ -36,6 +36,7 @@ Json kernel_json(const PlanData& p, std::size_t i, const Explanation& e,
   }
   return {{"entry", k.entry},
           {"family", name(k.family)},
+          {"engine", engine_of(k)},
           {"nodes", k.nodes},
           {"lines", e.lines[i]},
           {"estimated_us", k.microseconds},

@@ -43,7 +43,7 @@ Result<int> run(const PlanArguments& o) {
     for (auto& target : split_targets(list)) targets.push_back(std::move(target));
   if (!document->plan) {
     const Progress progress("planning");
-    // For one target the kernels use all that it has, for several what they share.
+    // The rule of PlanOptions::architecture; compiled below, with a progress of its own.
     auto plan =
         Plan::make(*document->graph,
                    progress.following(

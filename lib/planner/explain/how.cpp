@@ -52,15 +52,26 @@ std::string estimated(Config& get, std::string_view gpu) {
                      static_cast<double>(get("estimated_ns")) / 1000, gpu);
 }
 
-std::string how_by_warpgroups(Config& get, std::uint32_t threads, std::string_view gpu) {
-  std::string s = fmt::format(
-      "the tensor cores of sm_90a, {} stages of 128 bytes of k in shared memory", get("stages"));
+// A tile of sums, whatever multiplies.
+std::string tiles_of(Config& get) {
+  return fmt::format("{}tiles of {} x {} results on ",
+                     get.some("totals") > 0 ? "results are also reduced, in parts of 16 rows or "
+                                              "columns that the next kernel adds up; "
+                                            : "",
+                     get("tile_m"), get("tile_n") / std::max<std::int64_t>(1, get("products")));
+}
+
+std::string how_wgmma(Config& get, const PlanKernel& k, std::string_view gpu) {
+  std::string s =
+      tiles_of(get) +
+      fmt::format("the tensor cores of sm_90a, {} stages of 128 bytes of k in shared memory",
+                  get("stages"));
   s += get("alternate") ? "; two warpgroups take tiles in turn, one multiplies while one finishes"
-       : threads > 384  ? "; three warpgroups share a tile"
-       : threads > 256  ? "; two warpgroups share a tile"
+       : k.block > 384  ? "; three warpgroups share a tile"
+       : k.block > 256  ? "; two warpgroups share a tile"
                         : "; one warpgroup multiplies";
   if (get("loaded_rows") < get("tile_m"))
-    s += fmt::format("; as A has few rows, no more than {} are brought to a tile",
+    s += fmt::format("; as A has few rows, no more than {} are loaded for a tile",
                      get("loaded_rows"));
   if (get("cluster_m") * get("cluster_n") > 1)
     s += fmt::format("; clusters of {} x {} tiles share an operand", get("cluster_m"),
@@ -71,7 +82,7 @@ std::string how_by_warpgroups(Config& get, std::uint32_t threads, std::string_vi
     s += fmt::format("; sums are {}promoted to f32 every 128 terms",
                      get("scaled") ? "scaled and " : "");
   if (get.some("groups") > 0)
-    s += fmt::format("; rows of {} groups, reckoned to be alike", get("groups"));
+    s += fmt::format("; rows of {} groups, estimated as if all were as long", get("groups"));
   for (const char* const name : {"a", "b"})
     if (get.some(fmt::format("{}_shifted", name)))
       s += fmt::format("; lines of {} begin at no multiples of 16 bytes: threads shift them",
@@ -82,70 +93,24 @@ std::string how_by_warpgroups(Config& get, std::uint32_t threads, std::string_vi
                          get("legal_tiles"), estimated(get, gpu));
 }
 
-std::string how_contraction(Config& get, std::uint32_t threads, std::string_view gpu) {
-  if (get.has("tile"))
-    return fmt::format("tiles of {0} x {0} results on ordinary cores, as ", get("tile")) +
-           (get("zero_dominates")
-                ? "products with a zero of A are zero also where B is infinite, and operands are "
-                  "gathered or of types that tensor cores do not multiply"
-                : "tensor cores multiply no type that holds both operands, or their code is long");
-  if (get.has("units"))
-    return fmt::format(
-        "channels are not summed over: ordinary cores; whole planes of {} channels or groups, of "
-        "{} "
-        "images, are copied to shared memory as they lie; each thread walks down {} rows of {} {}; "
-        "{}",
-        get("units"), get("images"), get("run") * get("rows"), get("columns"),
-        get("m") > 0 ? "results" : "gradients, summing for each tap", estimated(get, gpu));
-  // Band matrices: tiles side by side, of neither planes nor groups.
-  if (get.has("lanes") && get.has("across") && !get.has("planes") && get("m") > 0)
-    return fmt::format(
-        "channels are not summed over: tensor cores, {}; each warp walks down {} rows of 16 tiles "
-        "of {} results, {} side by side; {}",
-        get.has("stages")
-            ? fmt::format("{} warps of {} channels, rows of pixels in shared memory", get("lanes"),
-                          get("each"))
-            : fmt::format("{} warps of one channel, pixels in registers", get("threads") / 32),
-        get("run"), get("columns"), get("across"), estimated(get, gpu));
-  if (get.has("line_units"))
-    return fmt::format(
-        "groups of {} channels, of which 8 that lie together are a unit: tensor cores, {} warps of "
-        "one unit of gradients and 16 pixels, those of other groups multiplied with them and left "
-        "out; rows of pixels in shared memory, {} stages; {}",
-        get("group"), get("lanes"), get("stages"), estimated(get, gpu));
-  if (get.has("group") && get.has("across") && get.has("stages"))
-    return fmt::format(
-        "groups of {} channels, of which 8 that lie together are a unit: tensor cores, {} warps of "
-        "one unit and tiles of {} results, with zeros in the filter between groups; each walks "
-        "down {} rows, {} tiles side by side; rows of pixels in shared memory, {} stages; {}",
-        get("group"), get("lanes"), get("columns"), get("run"), get("across"), get("stages"),
-        estimated(get, gpu));
-  if (get.has("lanes"))
-    return fmt::format(
-        "channels are not summed over: ordinary cores, {} lanes of {} channels side by side; each "
-        "thread walks down {} rows of {} {}; {}",
-        get("lanes"), get("each"), get("run") * get("rows"), get("columns"),
-        get("m") > 0 ? "results" : "gradients, summing for each tap", estimated(get, gpu));
-  if (get.has("image_rows"))
-    return fmt::format(
-        "few channels: each warp of a warpgroup walks down an image with 16 neighbouring results; "
-        "pixels come as they lie in memory, {} groups of rows ahead, and their fragments stay in "
-        "registers for all rows of {} filters on the tensor cores of sm_90a; {}",
-        get("stages") - 1, get("tile_n"), estimated(get, gpu));
-  if (get.has("stages_c"))
-    return fmt::format(
-        "two products in tiles of {} rows on tensor cores: the sums of the first stay in "
-        "registers, "
-        "where they become the left operand of the second; {}",
-        get("tile_m"), estimated(get, gpu));
-  std::string tiles = fmt::format("tiles of {} x {} results on ", get("tile_m"),
-                                  get("tile_n") / std::max<std::int64_t>(1, get("products")));
-  if (get.some("totals") > 0)
-    tiles =
-        "results are also reduced, in parts of 16 rows or columns that the next kernel adds up; " +
-        tiles;
-  if (get.has("cluster_m")) return tiles + how_by_warpgroups(get, threads, gpu);
-  return tiles +
+std::string how_image_rows(Config& get, const PlanKernel&, std::string_view gpu) {
+  return fmt::format(
+      "few channels: each warp of a warpgroup walks down an image with 16 neighbouring results; "
+      "pixels come as they lie in memory, {} groups of rows ahead, and their fragments stay in "
+      "registers for all rows of {} filters on the tensor cores of sm_90a; {}",
+      get("stages") - 1, get("tile_n"), estimated(get, gpu));
+}
+
+std::string how_chained(Config& get, const PlanKernel&, std::string_view gpu) {
+  return fmt::format(
+      "two products in tiles of {} rows on tensor cores: the sums of the first stay in registers, "
+      "where they become the left operand of the second; {}",
+      get("tile_m"), estimated(get, gpu));
+}
+
+// mma.sync, or the same tiles on CUDA cores.
+std::string how_mma(Config& get, const PlanKernel&, std::string_view gpu) {
+  return tiles_of(get) +
          fmt::format("{}, {} x {} warps, {} steps of {} in shared memory",
                      get.some("ordinary_cores") ? "ordinary cores, as nothing may be rounded"
                                                 : "tensor cores",
@@ -157,7 +122,67 @@ std::string how_contraction(Config& get, std::uint32_t threads, std::string_view
          "; " + estimated(get, gpu);
 }
 
-std::string how_attention(Config& get, std::string_view gpu) {
+std::string how_simt(Config& get, const PlanKernel&, std::string_view) {
+  return fmt::format("tiles of {0} x {0} results on ordinary cores, as ", get("tile")) +
+         (get("zero_dominates")
+              ? "products with a zero of A are zero also where B is infinite, and operands are "
+                "gathered or of types that tensor cores do not multiply"
+              : "tensor cores multiply no type that holds both operands, or their code is long");
+}
+
+// Depthwise: threads that walk down the image.
+std::string what_threads_make(Config& get) {
+  return get("m") > 0 ? "results" : "gradients, summing for each tap";
+}
+std::string how_depthwise(Config& get, const PlanKernel&, std::string_view gpu) {
+  return fmt::format(
+      "channels are not summed over: ordinary cores, {} lanes of {} channels side by side; each "
+      "thread walks down {} rows of {} {}; {}",
+      get("lanes"), get("each"), get("run") * get("rows"), get("columns"), what_threads_make(get),
+      estimated(get, gpu));
+}
+std::string how_depthwise_planes(Config& get, const PlanKernel&, std::string_view gpu) {
+  return fmt::format(
+      "channels are not summed over: ordinary cores; whole planes of {} channels or groups, of {} "
+      "images, are copied to shared memory as they lie; each thread walks down {} rows of {} {}; "
+      "{}",
+      get("units"), get("images"), get("run") * get("rows"), get("columns"), what_threads_make(get),
+      estimated(get, gpu));
+}
+// Band matrices, tiles side by side.
+std::string how_depthwise_mma(Config& get, const PlanKernel&, std::string_view gpu) {
+  return fmt::format(
+      "channels are not summed over: tensor cores, {}; each warp walks down {} rows of 16 tiles of "
+      "{} results, {} side by side; {}",
+      get.has("stages")
+          ? fmt::format("{} warps of {} channels, rows of pixels in shared memory", get("lanes"),
+                        get("each"))
+          : fmt::format("{} warps of one channel, pixels in registers", get("threads") / 32),
+      get("run"), get("columns"), get("across"), estimated(get, gpu));
+}
+std::string how_depthwise_gradient_mma(Config& get, const PlanKernel&, std::string_view gpu) {
+  return fmt::format(
+      "channels are not summed over: tensor cores, {} warps of {} channels multiply rows of pixels "
+      "with rows of gradients in shared memory, {} stages; each walks down {} rows; {}",
+      get("lanes"), get("each"), get("stages"), get("run") * get("rows"), estimated(get, gpu));
+}
+std::string how_groups(Config& get, const PlanKernel&, std::string_view gpu) {
+  return fmt::format(
+      "groups of {} channels, of which 8 that lie together are a unit: tensor cores, {} warps of "
+      "one unit and tiles of {} results, with zeros in the filter between groups; each walks down "
+      "{} rows, {} tiles side by side; rows of pixels in shared memory, {} stages; {}",
+      get("group"), get("lanes"), get("columns"), get("run"), get("across"), get("stages"),
+      estimated(get, gpu));
+}
+std::string how_groups_gradient(Config& get, const PlanKernel&, std::string_view gpu) {
+  return fmt::format(
+      "groups of {} channels, of which 8 that lie together are a unit: tensor cores, {} warps of "
+      "one unit of gradients and 16 pixels, those of other groups multiplied with them and left "
+      "out; rows of pixels in shared memory, {} stages; {}",
+      get("group"), get("lanes"), get("stages"), estimated(get, gpu));
+}
+
+std::string how_attention(Config& get, const PlanKernel&, std::string_view gpu) {
   const bool by_warps = !get.has("producer_registers");
   return fmt::format(
       "tiles of {} rows and {} keys on tensor cores{}, {} stages of keys and values in shared "
@@ -177,7 +202,7 @@ std::string how_attention(Config& get, std::string_view gpu) {
       get("heads_together"), estimated(get, gpu));
 }
 
-std::string how_attention_backward(Config& get, std::string_view gpu) {
+std::string how_attention_backward(Config& get, const PlanKernel&, std::string_view gpu) {
   return fmt::format(
       "tiles of {} keys, whose gradients stay in registers, walk over tiles of {} queries on "
       "tensor "
@@ -193,10 +218,7 @@ std::string how_attention_backward(Config& get, std::string_view gpu) {
       get("heads_together"), estimated(get, gpu));
 }
 
-std::string how(const PlanKernel& k, Config& get, std::string_view gpu) {
-  if (k.family == Family::attention) return how_attention(get, gpu);
-  if (k.family == Family::attention_backward) return how_attention_backward(get, gpu);
-  if (k.family == Family::contraction) return how_contraction(get, k.block, gpu);
+std::string how_pointwise_or_rowwise(Config& get, const PlanKernel& k, std::string_view) {
   const auto width = get("width");
   const std::string moves = width > 1 ? fmt::format("{} neighbours move together", width)
                                       : "elements move one by one, as extents, strides or "
@@ -241,11 +263,49 @@ std::string how(const PlanKernel& k, Config& get, std::string_view gpu) {
   return s + "; " + moves;
 }
 
+// By the device library's file that the kernel calls.
+struct EngineSentence {
+  std::string_view engine;
+  std::string (*how)(Config& get, const PlanKernel& k, std::string_view gpu);
+};
+constexpr EngineSentence kSentences[] = {
+    {"pointwise", how_pointwise_or_rowwise},
+    {"pointwise_misaligned", how_pointwise_or_rowwise},
+    {"tiled", how_pointwise_or_rowwise},
+    {"tiled_flat", how_pointwise_or_rowwise},
+    {"rowwise", how_pointwise_or_rowwise},
+    {"contraction_simt", how_simt},
+    {"contraction_fma", how_mma},
+    {"contraction_mma", how_mma},
+    {"contraction_wgmma", how_wgmma},
+    {"contraction_image_rows", how_image_rows},
+    {"contraction_chained", how_chained},
+    {"contraction_depthwise", how_depthwise},
+    {"contraction_depthwise_gradient", how_depthwise},
+    {"contraction_depthwise_rows", how_depthwise},
+    {"contraction_depthwise_planes", how_depthwise_planes},
+    {"contraction_depthwise_planes_gradient", how_depthwise_planes},
+    {"contraction_depthwise_mma", how_depthwise_mma},
+    {"contraction_depthwise_mma_boxes", how_depthwise_mma},
+    {"contraction_depthwise_lines", how_depthwise_mma},
+    {"contraction_depthwise_gradient_mma", how_depthwise_gradient_mma},
+    {"contraction_depthwise_groups", how_groups},
+    {"contraction_depthwise_groups_gradient", how_groups_gradient},
+    {"attention_forward", how_attention},
+    {"attention_forward_mma", how_attention},
+    {"attention_forward_wide", how_attention},
+    {"attention_backward", how_attention_backward},
+    {"attention_backward_mma", how_attention_backward},
+    {"attention_backward_wide", how_attention_backward},
+};
+
 }  // namespace
 
 std::string how_it_works(const PlanKernel& k, std::string_view gpu) {
+  const auto known = std::ranges::find(kSentences, engine_of(k), &EngineSentence::engine);
+  if (known == std::end(kSentences)) return "unknown, as the kernel calls no known engine";
   Config get(k);
-  const std::string text = how(k, get, gpu);
+  const std::string text = known->how(get, k, gpu);
   return get.missing().empty()
              ? text
              : fmt::format("unknown, as the plan's config has no '{}'", get.missing());

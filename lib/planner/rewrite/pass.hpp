@@ -31,8 +31,8 @@ struct PassGroup {
 // In the order in which they run, each group on what the one before it made.
 std::span<const PassGroup> rewrite_passes();
 
-// The graph as all of them leave it. Should a rewritten graph be refused by its own checks, which
-// no test has seen, the one before it is kept.
+// The graph as all of them leave it. Should a rewritten graph be refused by its own checks, the one
+// before it is kept and Lowered::wrong_rewrite says so; tests fail where it does.
 // `gradients`: whether those that are written out become regions.
 Lowered rewritten(Lowered lowered, const DeviceModel& device, bool gradients = true);
 

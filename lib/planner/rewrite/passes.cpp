@@ -105,32 +105,44 @@ std::ptrdiff_t written_out(const Lowered& lowered) {
                        [](const Region& r) { return r.written_out; });
 }
 
-std::optional<Lowered> valid_passes(const Lowered& lowered, const PassGroup& group) {
+// What the group makes of the graph, where its checks find no fault with that.
+std::optional<Lowered> valid_passes(const Lowered& lowered, const PassGroup& group,
+                                    std::string& wrong) {
   auto next = run_passes(lowered, group);
-  return next && next->graph->diagnostics().empty() ? std::move(next) : std::nullopt;
+  if (!next || next->graph->diagnostics().empty()) return next;
+  wrong = next->graph->diagnostics().front().message();
+  return std::nullopt;
 }
 
 // By all groups; nothing where none finds anything.
-std::optional<Lowered> moved(const Lowered& lowered, const DeviceModel& device) {
+std::optional<Lowered> moved(const Lowered& lowered, const DeviceModel& device,
+                             std::string& wrong) {
   std::optional<Lowered> last;
   for (const PassGroup& group : rewrite_passes())
     if (!group.needs_wgmma || device.has_wgmma)
-      if (auto next = valid_passes(last ? *last : lowered, group)) last = std::move(next);
+      if (auto next = valid_passes(last ? *last : lowered, group, wrong)) last = std::move(next);
   return last;
+}
+
+Lowered rewritten(Lowered lowered, const DeviceModel& device, bool gradients, std::string& wrong) {
+  // Regions that others took apart would only cost what they compute again.
+  if (auto with = gradients ? valid_passes(lowered, {.repeated = kGradients, .once = {}}, wrong)
+                            : std::nullopt) {
+    const auto made = written_out(*with);
+    if (auto next = moved(*with, device, wrong)) with = std::move(next);
+    if (written_out(*with) == made) return *std::move(with);
+  }
+  if (auto next = moved(lowered, device, wrong)) return *std::move(next);
+  return lowered;
 }
 
 }  // namespace
 
 Lowered rewritten(Lowered lowered, const DeviceModel& device, bool gradients) {
-  // Regions that others took apart would only cost what they compute again.
-  if (auto with =
-          gradients ? valid_passes(lowered, {.repeated = kGradients, .once = {}}) : std::nullopt) {
-    const auto made = written_out(*with);
-    if (auto next = moved(*with, device)) with = std::move(next);
-    if (written_out(*with) == made) return *std::move(with);
-  }
-  if (auto next = moved(lowered, device)) return *std::move(next);
-  return lowered;
+  std::string wrong;
+  Lowered result = rewritten(std::move(lowered), device, gradients, wrong);
+  result.wrong_rewrite = std::move(wrong);
+  return result;
 }
 
 }  // namespace sinter
