@@ -1,6 +1,7 @@
-// What one kernel computes, as plain data that knows no GPU: an iteration domain, the buffers it
-// reaches, and a straight-line body of named values. The planner writes it, a schedule is chosen
-// for it, the generator prints it, and the plan interpreter (lib/reference) runs it on the CPU.
+// What one kernel computes, as plain data without instruction, tile or thread: an iteration domain,
+// the buffers it reaches, and a straight-line body of named values. The planner writes it, a
+// schedule is chosen for it, the generator prints it, and the tests' plan interpreter runs it on
+// the CPU.
 //
 // What all families have stands here; what only one of them has, in its own type (spec/rowwise.hpp,
 // spec/contraction.hpp). Pointwise kernels have nothing of their own: every index of the domain is

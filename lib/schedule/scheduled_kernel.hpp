@@ -1,6 +1,6 @@
 // A kernel with everything decided: which engine runs it, in what tiles, with how many threads.
-// Made once, by schedule_kernel(); planning compares its time, emission prints it, `sinter tune`
-// measures its other choices.
+// Made by schedule_kernel() alone; planning makes some to compare their times, emission prints it,
+// `sinter tune` measures its other choices.
 #pragma once
 #include <variant>
 

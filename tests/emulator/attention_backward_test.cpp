@@ -8,7 +8,7 @@
 #include "emulator/emulator.hpp"
 #include "emulator/hand_written.hpp"
 #include "runtime/compiler.hpp"
-#include "runtime/nvrtc.hpp"
+#include "support/can_compile.hpp"
 #include "support/dense.hpp"
 
 namespace sinter::test {
@@ -212,7 +212,7 @@ std::string run(const Attention& a, const Edit& edit = {}, bool compile = false)
   kernel.grid = static_cast<unsigned>(a.entries * a.heads * ((a.keys + 127) / 128));
   kernel.block = 384;
   kernel.shared_bytes = 227 << 10;
-  if (compile && nvrtc()) {
+  if (compile && test::can_compile()) {
     std::string log;
     const auto code = compile_uncached({kernel.source, kernel.entry, "sm_90a"}, &log);
     if (!code) return code.error().message();

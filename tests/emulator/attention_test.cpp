@@ -7,8 +7,8 @@
 #include "emulator/emulator.hpp"
 #include "planner/make_plan.hpp"
 #include "runtime/compiler.hpp"
-#include "runtime/nvrtc.hpp"
 #include "sinter/operations.hpp"
+#include "support/can_compile.hpp"
 #include "support/catch.hpp"
 
 namespace sinter::test {
@@ -54,7 +54,7 @@ void add(Graph& g, const Schedule& s) {
 }
 
 void check_compiled(std::span<const Schedule> all, const char* target) {
-  if (!nvrtc()) return;
+  if (!test::can_compile()) return;
   for (const Schedule& s : all) {
     INFO(s.sq << " queries, head dimensions " << s.d << " and " << s.dv << ", " << info(s.io).name
               << ", score " << s.score << ", causal " << s.causal);

@@ -8,7 +8,7 @@
 #include "emulator/emulator.hpp"
 #include "emulator/hand_written.hpp"
 #include "runtime/compiler.hpp"
-#include "runtime/nvrtc.hpp"
+#include "support/can_compile.hpp"
 
 namespace sinter::test {
 namespace {
@@ -141,10 +141,7 @@ TEST_CASE("chained products: exact results") {
 }
 
 TEST_CASE("chained products compile for sm_90a without a complaint", "[nvrtc]") {
-  if (!nvrtc()) {
-    WARN("no NVRTC on this machine: nothing is compiled");
-    return;
-  }
+  if (!test::can_compile()) return;
   for (const Chained& c : kCases) {
     INFO(c.m << " x " << c.n << " x " << c.p << " x " << c.k);
     const std::string log = compiler_log(c);

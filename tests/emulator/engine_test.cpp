@@ -6,7 +6,7 @@
 #include "emulator/emulator.hpp"
 #include "emulator/hand_written.hpp"
 #include "runtime/compiler.hpp"
-#include "runtime/nvrtc.hpp"
+#include "support/can_compile.hpp"
 
 namespace sinter::test {
 namespace {
@@ -23,7 +23,7 @@ PlanKernel kernel_of(const std::string& name, std::string source, unsigned grid,
 }
 
 void check_compiles(const PlanKernel& k) {
-  if (!nvrtc()) return;
+  if (!test::can_compile()) return;
   std::string log;
   const auto code = compile_uncached({k.source, k.entry, "sm_90a"}, &log);
   if (!code) FAIL_CHECK(code.error().message());

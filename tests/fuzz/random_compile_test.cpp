@@ -12,8 +12,8 @@
 
 #include "plan/plan_data.hpp"
 #include "runtime/compiler.hpp"
-#include "runtime/nvrtc.hpp"
 #include "sinter/compile.hpp"
+#include "support/can_compile.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
 #include "support/joined_kernels.hpp"
@@ -116,10 +116,7 @@ TEST_CASE("names appear in sources as identifiers alone and change nothing else"
 }
 
 TEST_CASE("the kernels of random graphs compile", "[fuzz][nvrtc]") {
-  if (!nvrtc()) {
-    WARN("no NVRTC on this machine: nothing is compiled");
-    return;
-  }
+  if (!test::can_compile()) return;
   const int graphs = graphs_to_compile();
   std::map<std::string, PlanKernel> kernels;  // by source
   for (int seed = 0; seed < graphs; ++seed) {

@@ -22,8 +22,8 @@
 #include "planner/explain/explain.hpp"
 #include "planner/make_plan.hpp"
 #include "runtime/compiler.hpp"
-#include "runtime/nvrtc.hpp"
 #include "sinter/json.hpp"
+#include "support/can_compile.hpp"
 #include "support/catch.hpp"
 #include "support/environment.hpp"
 #include "support/scheduled.hpp"
@@ -99,12 +99,9 @@ TEST_CASE("kernels for sm_90a compile without a complaint") {
   }
 }
 
-// So that every list of sums in core/wgmma.cuh is compiled.
+// So that every list of sums in core/wgmma_named.cuh is compiled.
 TEST_CASE("tiles of every width compile", "[nvrtc]") {
-  if (!nvrtc()) {
-    WARN("no NVRTC on this machine: nothing is compiled");
-    return;
-  }
+  if (!test::can_compile()) return;
   std::vector<EmittedKernel> kernels;
   for (int width = 8; width <= 256; width += width < 128 ? 8 : 16) {
     INFO(width << " columns");

@@ -5,8 +5,8 @@
 #include "planned.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "runtime/compiler.hpp"
-#include "runtime/nvrtc.hpp"
 #include "sinter/sinter.hpp"
+#include "support/can_compile.hpp"
 #include "target/device_model.hpp"
 
 namespace sinter::test {
@@ -413,7 +413,7 @@ void check_compiled(const Attention& a, const char* target) {
 }  // namespace
 
 TEST_CASE("kernels of attention backward by warps compile without a complaint", "[nvrtc]") {
-  if (!nvrtc()) return;
+  if (!test::can_compile()) return;
   const Attention wide{.d = 128, .dv = 128, .attributes = {.causal_mask = true}};
   check_compiled(wide, "sm_80");
   check_compiled(wide, "sm_89");
@@ -433,10 +433,7 @@ TEST_CASE("kernels of attention backward by warps compile without a complaint", 
 }
 
 TEST_CASE("kernels of attention backward compile for sm_90a without a complaint", "[nvrtc]") {
-  if (!nvrtc()) {
-    WARN("no NVRTC on this machine: nothing is compiled");
-    return;
-  }
+  if (!test::can_compile()) return;
   const std::int64_t long_rows = 4096;
   for (const Attention& a :
        {Attention{.queries = long_rows, .keys = long_rows, .d = 128, .dv = 128},

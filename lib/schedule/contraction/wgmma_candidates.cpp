@@ -17,8 +17,8 @@ constexpr int kFewestFilterStages = 3, kMostPixels = 1024;  // of one im2col ins
 constexpr int kMostBlockStages = 4;
 constexpr double kShortRows = 512;  // a side that hardly fills the tiles' rows
 
-// Columns of a multiplication: those whose sums core/wgmma.cuh lists, though the instruction takes
-// any eight up to the most, and 24 columns of integers.
+// Columns of a multiplication: those whose sums core/wgmma_named.cuh lists, though the instruction
+// takes any eight up to the most, and 24 columns of integers.
 bool multipliable(int columns, bool integers) {
   return columns % 16 == 0 || columns <= (integers ? 8 : 128);
 }
