@@ -68,30 +68,34 @@ struct Shape {
   }
 };
 
-// The packs of a tile that reach out of the domain, element by element.
+// The packs of a tile that reach out of the domain: of each column at most the one at its start and
+// the one at its end. A thread has an element, neighbours those beside it.
 template <class Config, class Body, class Staged, class Corner, class Args>
 SINTER_DEVICE void turn_ends(const Args& args, const Corner& corner, const Staged& staged) {
   using S = Shape<Config>;
+  constexpr int width = S::width;
 #pragma unroll 1
-  for (unsigned number = threadIdx.x; number < S::places; number += Config::threads) {
-    Spot spot = spot_of<Config>(number);
+  for (int number = static_cast<int>(threadIdx.x); number < 2 * width * corner.columns;
+       number += Config::threads) {
+    const int e = number % width, column = number / (2 * width);
     auto c = corner.c;
-    c.at[Config::across] += spot.column;
-    spot.misalignment = S::misalignment(c);
-    const auto first = c.at[Config::along] + spot.pack * S::width - spot.misalignment;
-    if (spot.column >= corner.columns || (first >= 0 && first + S::width <= S::extent_along))
-      continue;
-#pragma unroll 1
-    for (int e = 0; e < S::width; ++e, --spot.misalignment) {
-      c.at[Config::along] = first + e;
-      if (first + e < 0 || first + e >= S::extent_along) continue;
-      typename Body::template Fragment<1> fragment;
-      Body::fetch(args, c, fragment);
-      Body::gather(staged, spot, fragment);
-      draw_numbers<Body>(args, c, fragment);
-      Body::element(args, c, 0, fragment);
-      Body::flush(args, c, fragment);
-    }
+    c.at[Config::across] += column;
+    const int misalignment = S::misalignment(c);
+    const auto start = c.at[Config::along] - misalignment;
+    const auto left = S::extent_along - start;  // to the domain's end
+    const bool ends = number / width % 2 != 0;
+    if (ends ? left >= S::rows : start >= 0) continue;
+    const int pack = ends ? static_cast<int>(left) / width : 0;
+    c.at[Config::along] = start + pack * width + e;
+    // A pack that both ends lie in is the first.
+    if (c.at[Config::along] < 0 || c.at[Config::along] >= S::extent_along) continue;
+    if (ends && start < 0 && pack == 0) continue;
+    typename Body::template Fragment<1> fragment;
+    Body::fetch(args, c, fragment);
+    Body::gather(staged, Spot{pack, column, misalignment - e}, fragment);
+    draw_numbers<Body>(args, c, fragment);
+    Body::element(args, c, 0, fragment);
+    Body::flush(args, c, fragment);
   }
 }
 

@@ -8,49 +8,28 @@
 
 #include "plan/access.hpp"
 #include "schedule/pointwise/tiling_as.hpp"
+#include "schedule/pointwise/tiling_parts.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
 
+using namespace tiles;
+
 // More threads with fewer places each load and store more evenly: 130.1 us with 512, 132.5 with 256
 // for 8192 x 16384 of bf16 on an H200. With one place each they only wait (57 instead of 50 us for
 // 16384 x 3072).
 constexpr int kThreads = 512;
-constexpr int kFewestRounds = 2;
-constexpr int kMisalignedThreads = 256;
-constexpr int kSegment = 128;              // bytes that lie together: what memory moves at once
 constexpr int kTileBytes = 64 * kThreads;  // that a block should have in flight
-constexpr int kSharedBytes = 32 << 10;     // so that several blocks share an SM
-constexpr int kMostShared = 48 << 10;      // that a kernel may ask for without more ado
 constexpr int kMostPlaces = 16;            // of a thread
 constexpr double kFewBlocks = 128;         // below it, blocks count more than what each wastes
 constexpr int kFewTogether = 4;            // matrices of one tile that are worth it
-constexpr int kFewest = 16;                // a smaller extent cannot carry a tile
 constexpr int kSmallestTile = 512;         // elements, below which a block has nothing to do
-
-bool multiple(std::int64_t value, std::int64_t of) { return value % of == 0; }
-double elements(const KernelSpec& s) { return elements(s.extent, 0, s.extent.size()); }
-int bytes_of(const KernelPort& p) { return info(p.type).bytes; }
-
-// A port that a tile can transpose: plain strides, memory lies along `across`.
-bool can_stage(const Access& a, int along, int across) {
-  return a.via.empty() && a.windows.empty() && a.stride[across] == 1 && a.stride[along] > 1;
-}
 
 // Whether tiles of all of `across` follow one another in memory, without gaps.
 bool dense(const KernelSpec& spec, const Access& a, int along, int across) {
   return a.stride[along] == spec.extent[across];
 }
-
-// What a pair of indices makes of the ports, in bytes an element.
-struct Pair {
-  int along = -1, across = -1;
-  int through = -1;  // see choose_through; -1: there is no other index
-  int apart = 0, direct = 0, staged = 0, stored = 0, loaded = 0;  // stored: staged and written
-  int widest_direct = 1, widest_staged = 1;
-  bool all_dense = true;  // the staged ones
-};
 
 // The index that has enough matrices of the other two, and along which these lie nearest.
 int choose_through(const KernelSpec& spec, const std::vector<bool>& used, int along, int across) {
@@ -70,6 +49,30 @@ int choose_through(const KernelSpec& spec, const std::vector<bool>& used, int al
   return best;
 }
 
+// Neighbours along `across` are written so many bytes apart that the lines they are read from have
+// left the first-level cache: fewer than else carry a tile then. (Bf16 on an H200: 8 x 4096 x 4096
+// reversed 902 us element by element and 304 in tiles of 8 x 64 x 16.)
+bool is_far(const KernelSpec& spec, const Pair& pair) {
+  constexpr int kFewestFar = 4;
+  constexpr double kFar = 1 << 16;
+  const std::int64_t n = spec.extent[pair.along];
+  return n < kFewest && n >= kFewestFar && pair.apart_across >= kFar;
+}
+// Of such a pair, the index along which what is written lies nearest.
+int written_beside(const KernelSpec& spec, const std::vector<bool>& used, const Pair& pair) {
+  int best = pair.through;
+  double least = 0;
+  for (int i = 0; i < spec.extent.size(); ++i) {
+    if (i == pair.along || i == pair.across || spec.extent[i] < 2) continue;
+    double apart = 0;
+    for (std::size_t p = 0; p < used.size(); ++p)
+      if (used[p] && spec.ports[p].written)
+        apart += std::abs(static_cast<double>(common_step(spec, spec.ports[p].access, i, 1)));
+    if (least == 0 || apart < least) best = i, least = apart;
+  }
+  return best;
+}
+
 Pair judge(const KernelSpec& spec, const std::vector<bool>& used, int along, int across) {
   Pair pair{.along = along, .across = across, .through = choose_through(spec, used, along, across)};
   for (std::size_t i = 0; i < used.size(); ++i) {
@@ -81,6 +84,10 @@ Pair judge(const KernelSpec& spec, const std::vector<bool>& used, int along, int
     if (step == 1) {
       pair.direct += bytes;
       pair.widest_direct = std::max(pair.widest_direct, bytes);
+      if (p.written)
+        pair.apart_across =
+            std::max(pair.apart_across,
+                     bytes * std::abs(static_cast<double>(common_step(spec, p.access, across, 1))));
     } else if (can_stage(p.access, along, across)) {
       pair.staged += bytes;
       pair.stored += p.written ? bytes : 0;
@@ -93,6 +100,7 @@ Pair judge(const KernelSpec& spec, const std::vector<bool>& used, int along, int
     // What is the same for all columns stays in the cache.
     if (!p.written && common_step(spec, p.access, across, 1) != 0) pair.loaded += bytes;
   }
+  if (is_far(spec, pair)) pair.through = written_beside(spec, used, pair);
   return pair;
 }
 
@@ -100,7 +108,7 @@ Pair judge(const KernelSpec& spec, const std::vector<bool>& used, int along, int
 bool fits(const KernelSpec& spec, const Pair& pair) {
   const std::int64_t n = spec.extent[pair.along], m = spec.extent[pair.across];
   if (pair.staged == 0 || pair.direct == 0) return false;
-  if (n < kFewest || (m < kFewest && !pair.all_dense)) return false;
+  if ((n < kFewest && !is_far(spec, pair)) || (m < kFewest && !pair.all_dense)) return false;
   const std::int64_t matrices = pair.through < 0 ? 1 : spec.extent[pair.through];
   return std::max({n, m, matrices}) >= kSmallestTile || n * m * matrices >= kSmallestTile;
 }
@@ -156,15 +164,25 @@ void choose_tile(const KernelSpec& spec, const Pair& pair, int width, const Devi
       (grow_rows ? rows : columns) *= 2;
     }
   };
-  grow();
-  if (rows > n || (n < 2 * rows && n % rows != 0 && holds_all(columns, n))) {
+  const bool far = is_far(spec, pair);
+  if (far) {
+    // Lines to read, and as many of what lies beside each other where it is written.
+    rows = static_cast<int>(n);
+    const auto lines = static_cast<int>((m + segment - 1) / segment);
+    columns = multiple(m, kMoveBytes) ? std::min<int>(m, segment)
+                                      : static_cast<int>((m + lines - 1) / lines);
+    all_columns = columns == m;
+  } else {
+    grow();
+  }
+  if (!far && (rows > n || (n < 2 * rows && n % rows != 0 && holds_all(columns, n)))) {
     const int usual = std::exchange(rows, static_cast<int>(n));
     if (n > usual && tiles() < kFewBlocks) rows = usual;
     grow();
   }
   // Of matrices that leave room, as many as half of it holds, and about as many in every block. (32
   // x 32 of bf16 on an H200: 133.4 us for 131,072 of them where they fill a tile, 131.7 with half.)
-  if (rows == n && columns == m && kFewTogether * rows * columns <= most) {
+  if (rows == n && (far || columns == m) && kFewTogether * rows * columns <= most) {
     const auto of_equal_blocks = [&](std::int64_t room) {
       const std::int64_t blocks = (matrices + room - 1) / room;
       return (matrices + blocks - 1) / blocks;
@@ -233,12 +251,6 @@ int shared_bytes(const KernelPort& p, const Tiling& t, int width) {
   return t.tile_through * t.tile_along / width * (group + gap) + kMoveBytes;
 }
 
-struct Choice {
-  Tiling tiling;
-  Packing packing;
-  std::array<double, 3> rank{};  // the least is the best
-};
-
 // Has the tile transpose ports that packs do not reach; not `on` where that takes too much of
 // shared memory. Returns the instructions that move an element.
 double stage_ports(const KernelSpec& spec, const std::vector<bool>& used, Tiling& t,
@@ -274,186 +286,6 @@ Choice make_choice(const KernelSpec& spec, const std::vector<bool>& used, const 
   const double waste = t.tiles * t.tile_along * t.tile_across * t.tile_through / elements(spec);
   c.rank = {static_cast<double>(pair.apart), std::round(4 * moves * waste),
             static_cast<double>(pair.stored)};
-  return c;
-}
-
-// ---- rows that start anywhere
-
-// What the misaligned tile of a port takes; as in codegen/device/core/misaligned_tile.cuh.
-int misaligned_bytes(const KernelPort& p, const Tiling& t, int width) {
-  const int pitch = (t.tile_across * bytes_of(p) + 31) / 16 * 16, groups = t.tile_along / width + 1;
-  return groups * (width * pitch + (width * pitch % 32 == 0 ? 16 : 0)) + kMoveBytes;
-}
-
-// Tiles of long, narrow memory lines: what lies next to them is fetched in part, too.
-void choose_misaligned_tile(const KernelSpec& spec, const Pair& pair, int width,
-                            const DeviceModel& device, Tiling& t) {
-  const std::int64_t n = spec.extent[pair.along], m = spec.extent[pair.across];
-  t.lanes = 8;
-  const int unit = t.lanes * width, early = width - 1;
-  int rows = std::max(64, unit), columns = kSegment / pair.widest_staged;
-  const auto tiles = [&] {
-    return elements(spec) / static_cast<double>(n * m) *
-           std::ceil(static_cast<double>(n + early) / rows) *
-           std::ceil(static_cast<double>(m) / columns);
-  };
-  while (tiles() < device.enough_ctas && (columns > 32 || rows > unit))
-    (rows > unit && rows * pair.widest_direct >= columns * pair.widest_staged ? rows : columns) /=
-        2;
-  // Tiles of equal size, in steps of what a warp takes side by side.
-  const double across = std::ceil(static_cast<double>(m) / columns);
-  columns = static_cast<int>(std::ceil(static_cast<double>(m) / across / 4) * 4);
-  t.tile_along = rows;
-  t.tile_across = columns;
-  t.tiles = tiles();
-  const int places = rows / width * columns;
-  t.rounds = (places + kMisalignedThreads - 1) / kMisalignedThreads;
-  t.threads = kMisalignedThreads;
-}
-
-// Packs that start where memory is aligned, column by column. Only loads are staged.
-Choice make_misaligned_choice(const KernelSpec& spec, const std::vector<bool>& used,
-                              const Pair& pair, int widest, const DeviceModel& device) {
-  Choice c{.tiling = {.along = pair.along, .across = pair.across}};
-  Tiling& t = c.tiling;
-  c.packing.dim = t.along;
-  c.packing.ports.resize(spec.ports.size());
-  // The port by which packs are aligned: the widest that is written.
-  int most = 1;
-  for (std::size_t i = 0; i < used.size(); ++i) {
-    const KernelPort& p = spec.ports[i];
-    if (!used[i] || common_step(spec, p.access, t.along, 1) != 1) continue;
-    most = std::max(most, bytes_of(p));
-    if (p.written && (t.aligned_by < 0 ||
-                      bytes_of(p) > bytes_of(spec.ports[static_cast<std::size_t>(t.aligned_by)])))
-      t.aligned_by = static_cast<int>(i);
-  }
-  if (t.aligned_by < 0 || pair.stored > 0) return c;
-  const KernelPort& by = spec.ports[static_cast<std::size_t>(t.aligned_by)];
-  const int width = c.packing.width = std::min(widest, kMoveBytes / most);
-  if (width < 2) return c;
-  choose_misaligned_tile(spec, pair, width, device, t);
-  if (spec.extent[t.along] < t.tile_along || spec.extent[t.across] < kFewest) return c;
-  c.packing.narrowest = bytes_of(by);
-  double moves = 0;
-  int shared = 0;
-  for (std::size_t i = 0; i < used.size(); ++i) {
-    const KernelPort& p = spec.ports[i];
-    PortPack& pack = c.packing.ports[i];
-    if (!used[i]) continue;
-    const std::int64_t step = common_step(spec, p.access, t.along, 1);
-    if (step == 1 && aligned_alike(spec, p, by, width)) {
-      pack.kind = PortPack::Kind::pack;
-      pack.aligned = width;
-      moves += 1.0 / width;
-      if (!p.written) c.packing.fetched_bytes += width * bytes_of(p);
-    } else if (step == 1) {
-      // What all columns share stays near; anything else is better served by tiles as they come.
-      if (p.written || common_step(spec, p.access, t.across, 1) != 0) return c;
-      moves += 1;
-    } else if (step == 0 && !p.written) {
-      pack.kind = PortPack::Kind::same;
-      c.packing.fetched_bytes += bytes_of(p);
-    } else if (can_stage(p.access, t.along, t.across) && p.alignment >= kMoveBytes) {
-      pack.kind = PortPack::Kind::staged;
-      pack.aligned = kMoveBytes / bytes_of(p);
-      t.loads = true;
-      moves += 1 + 1.0 / pack.aligned;
-      shared += misaligned_bytes(p, t, width);
-    } else {
-      moves += 1;
-    }
-  }
-  t.on = t.loads && shared <= kMostShared;
-  const double waste = t.tiles * (t.tile_along + width) * t.tile_across / elements(spec);
-  c.rank = {static_cast<double>(pair.apart), std::round(4 * moves * waste), 0};
-  return c;
-}
-
-// ---- small matrices that start anywhere
-
-// Whether something moves by so little at once that it does not keep memory busy.
-bool tile_moves_narrowly(const KernelSpec& spec, const Choice& c) {
-  for (std::size_t i = 0; i < c.packing.ports.size(); ++i)
-    if (const PortPack& p = c.packing.ports[i];
-        (p.kind == PortPack::Kind::pack || p.kind == PortPack::Kind::staged) &&
-        p.aligned * bytes_of(spec.ports[i]) <= kNarrowMove)
-      return true;
-  return false;
-}
-
-// The matrices of all that is moved follow one another without gaps. What does not lie so has no
-// place in this: packs cross the ends of columns. Only loads are staged.
-Choice make_flat_choice(const KernelSpec& spec, const std::vector<bool>& used, const Pair& pair,
-                        int widest, const DeviceModel& device) {
-  // Neighbouring threads gather packs out of banks of shared memory that are the more different the
-  // smaller these are.
-  constexpr int kPack = 8;  // bytes
-  constexpr int kFlatThreads = 256, kFlatBytes = 8 << 10;
-  Choice c;
-  Tiling& t = c.tiling;
-  if (pair.through < 0 || pair.stored > 0 || pair.apart > 0 || !spec.gathers.empty()) return c;
-  const std::int64_t n = spec.extent[pair.along], m = spec.extent[pair.across],
-                     matrices = spec.extent[pair.through];
-  for (int i = 0; i < spec.extent.size(); ++i)
-    if (i != pair.along && i != pair.across && i != pair.through && spec.extent[i] > 1) return c;
-  for (const auto& s : spec.body.statements)
-    if (s.kind == StatementKind::random || s.kind == StatementKind::index ||
-        s.kind == StatementKind::inside)
-      return c;
-  MovedBytes moved;
-  for (std::size_t i = 0; i < used.size(); ++i)
-    if (used[i] && common_step(spec, spec.ports[i].access, pair.along, 1) == 1)
-      moved.add(bytes_of(spec.ports[i]));
-  const int width = moved.width(widest, kPack);
-  if (width < 2 || n < std::max(width, kFewest)) return c;
-  c.packing.dim = pair.along;
-  c.packing.width = width;
-  c.packing.narrowest = moved.least;
-  c.packing.ports.resize(spec.ports.size());
-  double moves = 0;
-  for (std::size_t i = 0; i < used.size(); ++i) {
-    const KernelPort& p = spec.ports[i];
-    const Access& a = p.access;
-    PortPack& pack = c.packing.ports[i];
-    if (!used[i]) continue;
-    if (!a.via.empty() || !a.windows.empty() || p.alignment < kMoveBytes) return c;
-    if (!p.written && elements_reached(spec.extent, a) == 1) {
-      pack.kind = PortPack::Kind::same;
-      continue;
-    }
-    const bool direct = a.stride[pair.along] == 1;
-    const std::int64_t line = a.stride[direct ? pair.across : pair.along];
-    if (line != (direct ? n : m) || a.stride[pair.through] != n * m) return c;
-    if (direct) {
-      if (!multiple(a.offset, width)) return c;
-      pack = {.kind = PortPack::Kind::pack, .aligned = width};
-    } else {
-      pack = {.kind = PortPack::Kind::staged, .aligned = kMoveBytes / bytes_of(p)};
-      moves += 1;
-    }
-    moves += 1.0 / pack.aligned;
-  }
-  const std::int64_t matrix_bytes = n * m * pair.staged;
-  if (matrix_bytes > kSharedBytes) return c;
-  std::int64_t together = std::clamp<std::int64_t>(kFlatBytes / matrix_bytes, 1, matrices);
-  const auto blocks = [&] { return (matrices + together - 1) / together; };
-  while (together > 1 && static_cast<double>(blocks()) < device.enough_ctas) together /= 2;
-  together = (matrices + blocks() - 1) / blocks();  // about as many in every block
-  t.along = pair.along;
-  t.across = pair.across;
-  t.through = pair.through;
-  t.tile_along = static_cast<int>(n);
-  t.tile_across = static_cast<int>(m);
-  t.tile_through = static_cast<int>(together);
-  t.lanes = 1;
-  t.tiles = static_cast<double>(blocks());
-  // A few packs more than all threads take in full rounds cost less than rounds that are not full.
-  const int packs = static_cast<int>(together * n * m / width);
-  t.rounds = std::max(kFewestRounds, (packs + kFlatThreads - 1) / kFlatThreads);
-  t.threads = std::max(32, packs / t.rounds / 32 * 32);
-  t.on = t.loads = t.flat = true;
-  c.rank = {0, std::round(4 * moves), 0};
   return c;
 }
 
