@@ -25,6 +25,7 @@ import corpus_permuted  # noqa: F401
 import corpus_pooled  # noqa: F401
 import corpus_random  # noqa: F401
 import corpus_regions  # noqa: F401
+import corpus_rows  # noqa: F401
 import corpus_segments  # noqa: F401
 import corpus_shapes  # noqa: F401
 import corpus_tokens  # noqa: F401

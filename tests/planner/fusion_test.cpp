@@ -46,6 +46,26 @@ TEST_CASE("softmax is one rowwise kernel of three phases") {
   CHECK(p.partition.kernels[0].rowwise().phases == 3);
 }
 
+// The divergence of two softmaxes, written with a node of its own and with primitives.
+TEST_CASE("equal values and reductions of a row are computed once") {
+  Graph g{{.io = bf16, .intermediate = f32}};
+  const auto a = g.tensor({.name = "a", .dim = {8, 100}}),
+             b = g.tensor({.name = "b", .dim = {8, 100}});
+  const auto log_softmax = [](const auto& x) {
+    const auto centred = x - reduction(x, ReductionMode::max, {8, 1});
+    return centred - log(reduction(exp(centred), ReductionMode::add, {8, 1}));
+  };
+  g.output(reduction(softmax(a) * (log_softmax(a) - log_softmax(b)), ReductionMode::add, {8, 1}),
+           "y");
+  const auto p = plan(g);
+  REQUIRE(p.families() == std::vector{Family::rowwise});
+  const KernelSpec& k = p.partition.kernels[0];
+  CHECK(k.rowwise().reductions.size() == 5);  // of a and of b two each, and the last
+  CHECK(std::ranges::count_if(k.body.statements, [](const Statement& s) {
+          return s.kind == StatementKind::pointwise && s.mode == PointwiseMode::exp;
+        }) == 2);
+}
+
 TEST_CASE("residual add and layernorm with both results are one kernel") {
   Graph g{{.io = bf16}};
   auto x = g.tensor({.name = "x", .dim = {8, 64}}), r = g.tensor({.name = "r", .dim = {8, 64}}),

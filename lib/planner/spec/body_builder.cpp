@@ -63,8 +63,27 @@ int BodyBuilder::port(TensorId t, bool written) {
   return add_port(spec_, state_.graph(), t, at, access(state_.graph()[t].dim, at), written);
 }
 
+BodyBuilder::Same BodyBuilder::same(const Statement& s) {
+  std::array<std::uint64_t, 3> params{};
+  for (std::size_t i = 0; i < params.size(); ++i)
+    params[i] = std::bit_cast<std::uint64_t>(s.params[i]);
+  return {s.kind, s.arithmetic, s.mode, params, s.port, s.dim, s.type, s.args};
+}
+
+int BodyBuilder::known(const Statement& s) const {
+  const auto at = known_.find(same(s));
+  return at == known_.end() ? -1 : at->second;
+}
+
 // Phase and level follow from the operands; loads and indices set theirs before.
 int BodyBuilder::add(Statement s) {
+  const bool repeats = spec_.as_rowwise() &&
+                       (is_load(s) || s.kind == StatementKind::scalar ||
+                        s.kind == StatementKind::convert || s.kind == StatementKind::pointwise);
+  if (repeats) {
+    if (const int before = known(s); before >= 0) return before;
+    known_[same(s)] = static_cast<int>(body_.statements.size());
+  }
   const bool leaf = s.args.empty();
   if (!leaf && !is_load(s)) s.per_row = true;
   for (int a : s.args) {
@@ -340,6 +359,9 @@ int BodyBuilder::reduction(const Node& n) {
     r.length *= spec_.extent[i];
   r.phase = body_.statements[static_cast<std::size_t>(x)].phase;
   if (r.segmented) r.phase = std::max(r.phase, phase_of_segments_);
+  int& reduced =
+      reduced_.try_emplace(std::tuple{r.mode, r.arithmetic, r.segmented, x}, -1).first->second;
+  if (reduced >= 0) return reduced;
   const int id = static_cast<int>(spec_.rowwise().reductions.size());
   spec_.rowwise().reductions.push_back(r);
   Statement reduce;
@@ -358,7 +380,7 @@ int BodyBuilder::reduction(const Node& n) {
   s.port = id;
   s.per_row = !r.segmented;
   s.phase = r.phase + 1;
-  return add(std::move(s));
+  return reduced = add(std::move(s));
 }
 
 void BodyBuilder::column(const Node& n) {

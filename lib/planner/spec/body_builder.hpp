@@ -1,7 +1,10 @@
 // Builds the straight-line body of a kernel: walks from the wanted tensors to the kernel's inputs
 // and writes one statement a value, each tensor rounded to its own type where it is made.
 #pragma once
+#include <array>
+#include <cstdint>
 #include <map>
+#include <tuple>
 #include <vector>
 
 #include "plan/kernel_spec.hpp"
@@ -54,6 +57,9 @@ class BodyBuilder {
 
  private:
   int add(Statement s);
+  // The statement that has the same value, or -1. Of rowwise kernels, whose phases each compute
+  // anew what they need: the compiler does not find that reductions are equal.
+  int known(const Statement& s) const;
   int raw(TensorId t);  // before rounding to the tensor's type
   int load(TensorId t, DataType arithmetic);
   int load(TensorId t, DataType arithmetic, Access at, std::vector<int> otherwise);
@@ -80,6 +86,11 @@ class BodyBuilder {
   Dims domain_;
   std::vector<Coordinate> coordinates_;
   std::map<TensorId, int> raw_, value_;
+  using Same = std::tuple<StatementKind, DataType, PointwiseMode, std::array<std::uint64_t, 3>, int,
+                          int, DataType, std::vector<int>>;
+  static Same same(const Statement& s);
+  std::map<Same, int> known_;
+  std::map<std::tuple<ReductionMode, DataType, bool, int>, int> reduced_;
   Dims segments_;
   int phase_of_segments_ = 0;
 };
