@@ -84,7 +84,11 @@ TEST_CASE("kernels for sm_90a compile without a complaint") {
     // Who copies rows shares none with tiles beside.
     REQUIRE(choice.configurations.size() > (spec.contraction().rows.gathers() ? 12 : 20));
     const std::size_t every = choice.configurations.size() / 6;
-    for (std::size_t i = 0; i < choice.configurations.size(); i += every) {
+    for (std::size_t i = 0; i < choice.configurations.size(); ++i) {
+      // Every sixth, and those whose products once waited for each other.
+      if (i % every != 0 &&
+          !choice.configurations[i].starts_with("64x192 by 2 alternating, cluster 1x1"))
+        continue;
       INFO("kernel " << name << ", " << choice.configurations[i]);
       const Tuning tuning{{{choice.problem, choice.configurations[i]}}};
       const EmittedKernel kernel = emitted(spec, "sm_90a", tuning);

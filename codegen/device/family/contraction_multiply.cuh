@@ -89,8 +89,10 @@ struct Consumer {
   // H100, us, written out and so, two runs each: 2048 x 2048 x 2048 27.8, 27.8 and 27.0, 27.9; 4096
   // x 4096 x 4096 195, 199 and 197, 190; 4096 x 16384 x 4096 with gelu 812, 769 and 761, 773; but
   // 64 x 8192 x 8192 in 64 columns 48.2 and 49.6, 256 channels of 14 x 14 in 128 columns 85.1
-  // and 85.7.)
-  static constexpr bool loops = Config::tile_n >= 192 && is_known(S::tiles);
+  // and 85.7.) Of 64 rows whose consumers alternate the compiler would make them wait for each
+  // other, where epilogues are long.
+  static constexpr bool loops =
+      Config::tile_n >= 192 && is_known(S::tiles) && !(Config::alternate && S::blocks == 1);
   static constexpr int groups = loops ? TileA::steps : 1;
   SINTER_DEVICE void multiply_stage_in_groups(bool keep, int step) const {
     if constexpr (!loops) return multiply_stage(keep, step);
