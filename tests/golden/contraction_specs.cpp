@@ -257,9 +257,9 @@ KernelSpec empty_sum() {
 
 // relu(a @ b + bias) + residual, b as n x k.
 KernelSpec hopper_residual() {
-  auto b = contraction({4, 1000, 3000, 520}, 1, 1, 1, 1);
-  b.into(b.spec.contraction().a().body).load("a", b.port("a", bf16, strided({520000, 520, 0, 1})));
-  b.into(b.spec.contraction().b().body).load("b", b.port("b", bf16, strided({0, 0, 520, 1})));
+  auto b = contraction({4, 1000, 3000, 528}, 1, 1, 1, 1);
+  b.into(b.spec.contraction().a().body).load("a", b.port("a", bf16, strided({528000, 528, 0, 1})));
+  b.into(b.spec.contraction().b().body).load("b", b.port("b", bf16, strided({0, 0, 528, 1})));
   b.into(b.spec.body);
   const int bias = b.load("bias", b.port("bias", bf16, strided({0, 0, 1, 0})));
   const int sum = b.op("sum", M::add, {b.accumulator("product"), bias});
@@ -271,9 +271,9 @@ KernelSpec hopper_residual() {
 
 // gelu(a @ b + bias): TMA stores it.
 KernelSpec hopper_stored() {
-  auto b = contraction({4, 1000, 3072, 520}, 1, 1, 1, 1);
-  b.into(b.spec.contraction().a().body).load("a", b.port("a", bf16, strided({520000, 520, 0, 1})));
-  b.into(b.spec.contraction().b().body).load("b", b.port("b", bf16, strided({0, 0, 520, 1})));
+  auto b = contraction({4, 1000, 3072, 528}, 1, 1, 1, 1);
+  b.into(b.spec.contraction().a().body).load("a", b.port("a", bf16, strided({528000, 528, 0, 1})));
+  b.into(b.spec.contraction().b().body).load("b", b.port("b", bf16, strided({0, 0, 528, 1})));
   b.into(b.spec.body);
   const int bias = b.load("bias", b.port("bias", bf16, strided({0, 0, 1, 0})));
   const int sum = b.op("sum", M::add, {b.accumulator("product"), bias});
@@ -318,11 +318,11 @@ KernelSpec hopper_bytes() {
 
 // swish(a @ b) * (a @ b2) + residual, whose columns are added up in parts of 16 rows.
 KernelSpec hopper_pair() {
-  auto b = contraction({1000, 704, 520}, 0, 1, 1, 1);
-  b.into(b.spec.contraction().a().body).load("a", b.port("a", bf16, strided({520, 0, 1})));
-  b.into(b.spec.contraction().b().body).load("gate", b.port("gate", bf16, strided({0, 520, 1})));
+  auto b = contraction({1000, 704, 528}, 0, 1, 1, 1);
+  b.into(b.spec.contraction().a().body).load("a", b.port("a", bf16, strided({528, 0, 1})));
+  b.into(b.spec.contraction().b().body).load("gate", b.port("gate", bf16, strided({0, 528, 1})));
   b.spec.contraction().products.emplace_back();
-  b.into(b.spec.contraction().b(1).body).load("up", b.port("up", bf16, strided({0, 520, 1})));
+  b.into(b.spec.contraction().b(1).body).load("up", b.port("up", bf16, strided({0, 528, 1})));
   b.into(b.spec.body);
   const int gate = b.accumulator("gated", 0), up = b.accumulator("raised", 1);
   const int h = b.op("h", M::mul, {b.op("active", M::swish_fwd, {gate}), up});

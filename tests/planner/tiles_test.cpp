@@ -167,3 +167,28 @@ TEST_CASE("tuning files are written, added to and read, and errors name the fiel
     CHECK(read.error().message().find(seen) != std::string::npos);
   }
 }
+
+// TMA takes longer for them, so that tiles that bring fewer are faster.
+TEST_CASE("lines at odd multiples of 16 bytes are counted") {
+  const auto fastest = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+    const auto g = matmul_graph(m, n, k);
+    const auto lowered = lower(*g);
+    const auto kernels = partition(*lowered.graph, true, "sm_90a").kernels;
+    REQUIRE(kernels.size() == 1);
+    const auto plan = plan_wgmma(kernels[0], device_model("sm_90a"), {});
+    REQUIRE(plan);
+    return plan->engine.tile;
+  };
+  const auto lines = [](const Tile& t) {  // for 64 x 64 results and a stage
+    return 64.0 * 64 * (1.0 * t.m / t.cluster_n + 1.0 * t.n / t.cluster_m) / (t.m * t.n);
+  };
+  CHECK(lines(fastest(4096, 4096, 80)) > 48);
+  for (const std::int64_t k : {72, 136, 200}) {
+    CAPTURE(k);
+    CHECK(lines(fastest(4096, 4096, k)) <= 48);
+  }
+  CHECK(
+      tile_microseconds({.rows = 4096, .columns = 4096, .depth = 72, .a_uneven = true}, {},
+                        device_model("sm_90a")) >
+      tile_microseconds({.rows = 4096, .columns = 4096, .depth = 72}, {}, device_model("sm_90a")));
+}

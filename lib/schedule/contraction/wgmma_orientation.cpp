@@ -36,6 +36,15 @@ void count_epilogue(const KernelSpec& spec, TileProblem& p) {
   p.computes = spec.body.statements.size() > 2;
 }
 
+// Lines of it begin at odd multiples of 16 bytes, within what memory moves at once.
+bool begins_unevenly(const BoxedOperand& operand) {
+  constexpr std::int64_t kSector = 32;
+  const TensorMap& map = operand.map;
+  if (operand.source != BoxedOperand::Source::boxes) return false;
+  return map.offset % kSector != 0 ||
+         std::ranges::any_of(map.stride, [](std::int64_t s) { return s % kSector != 0; });
+}
+
 bool keep(ImplicitGemm& gemm, bool image_left, Pixels how) {
   if (how == Pixels::blocks)
     return keep_blocks(gemm, image_left) || keep_gradient_blocks(gemm, image_left);
@@ -99,6 +108,8 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   p.gathered = gathers;
   p.a_shifted = e.a.source == BoxedOperand::Source::shifted;
   p.b_shifted = e.b.source == BoxedOperand::Source::shifted;
+  p.a_uneven = !c.rows.on && begins_unevenly(e.a);
+  p.b_uneven = !c.rows.on && begins_unevenly(e.b);
   p.bytes = e.operand_bytes;
   p.a_k_fastest = e.a.k_fastest;
   p.b_k_fastest = e.b.k_fastest;

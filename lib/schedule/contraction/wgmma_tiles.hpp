@@ -52,6 +52,7 @@ struct TileProblem {
   double groups = 0;      // of batches: they share the rows, each has a part of them
   bool gathered = false;  // rows of A, by threads
   bool a_shifted = false, b_shifted = false;  // by threads: lines begin anywhere
+  bool a_uneven = false, b_uneven = false;    // lines begin at odd multiples of 16 bytes
   int bytes = 2;                              // of an operand's element
   double extra_bytes = 0;                     // read and written for an element of the result
   bool reads = false;                         // some are read

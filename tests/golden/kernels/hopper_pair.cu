@@ -5,7 +5,7 @@ SINTER_WGMMA_NAMED(96, f32)
 
 struct Config {
   using Index = int;
-  using Extent = sinter::Dims<1000, 704, 520>;
+  using Extent = sinter::Dims<1000, 704, 528>;
   using Accumulator = float;
   using Sum = float;
   static constexpr int threads = 384;
@@ -34,9 +34,9 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr int rotate = 0;
   static constexpr bool n_fastest = true;
-  struct AAccess : sinter::Strided { using Stride = sinter::Dims<520, 0, 1>; };
-  struct GateAccess : sinter::Strided { using Stride = sinter::Dims<0, 520, 1>; };
-  struct UpAccess : sinter::Strided { using Stride = sinter::Dims<0, 520, 1>; };
+  struct AAccess : sinter::Strided { using Stride = sinter::Dims<528, 0, 1>; };
+  struct GateAccess : sinter::Strided { using Stride = sinter::Dims<0, 528, 1>; };
+  struct UpAccess : sinter::Strided { using Stride = sinter::Dims<0, 528, 1>; };
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<704, 1, 0>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<704, 1, 0>; };
   struct TotalPartsAccess : sinter::Strided { using Stride = sinter::Dims<0, 1, 0>; };
@@ -126,6 +126,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_swish_fwd_mul_add_f7d48cff(const __grid_constant__ Args args) {
+void sinter_contraction_swish_fwd_mul_add_1a65c116(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB2, Body>(args);
 }

@@ -5,7 +5,7 @@ SINTER_WGMMA_NAMED(128, f32)
 
 struct Config {
   using Index = int;
-  using Extent = sinter::Dims<4, 1000, 3072, 520>;
+  using Extent = sinter::Dims<4, 1000, 3072, 528>;
   using Accumulator = float;
   using Sum = float;
   static constexpr int threads = 384;
@@ -33,8 +33,8 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr int rotate = 0;
   static constexpr bool n_fastest = true;
-  struct AAccess : sinter::Strided { using Stride = sinter::Dims<520000, 520, 0, 1>; };
-  struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 520, 1>; };
+  struct AAccess : sinter::Strided { using Stride = sinter::Dims<528000, 528, 0, 1>; };
+  struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 528, 1>; };
   struct BiasAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 1, 0>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<3072000, 3072, 1, 0>; };
 };
@@ -111,6 +111,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_add_gelu_approx_tanh_fwd_c4aeff89(const __grid_constant__ Args args) {
+void sinter_contraction_add_gelu_approx_tanh_fwd_31c7cb8e(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }
