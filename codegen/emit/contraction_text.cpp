@@ -155,7 +155,8 @@ void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& name
   }
   if (const PooledPixels& pooled = spec.contraction().pooled; pooled.on()) {
     const auto port = static_cast<std::size_t>(pooled.port);
-    out.line("static constexpr bool stores_pixels = {};", pooled.port != pooled.of);
+    out.line("static constexpr bool stores_pixels = {}, averages_pixels = {};",
+             pooled.port != pooled.of, pooled.averages);
     out.open("SINTER_DEVICE static Stored* pooled_row(const Args& args, const Coord& c) {{");
     out.line("return args.{} + sinter::locate<Config::{}>(c).offset;", names.port[port],
              names.access[port]);

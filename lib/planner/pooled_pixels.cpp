@@ -14,10 +14,12 @@ namespace {
 
 constexpr int kTogether = 8;  // results of 16 bits that a lane stores
 
-// A kernel that takes the largest of each 2 x 2 elements and does nothing else with them.
+// A kernel that takes the largest of each 2 x 2 elements, or their average, and does nothing else
+// with them.
 struct Pooling {
   const Gather* gather;
   const KernelPort *from, *to;
+  bool averages;
 };
 std::optional<Pooling> pooling(const KernelSpec& spec) {
   if (!spec.as_pointwise() || spec.gathers.size() != 1 || spec.body.statements.size() != 2)
@@ -26,9 +28,12 @@ std::optional<Pooling> pooling(const KernelSpec& spec) {
   const Statement &taken = spec.body.statements[0], &stored = spec.body.statements[1];
   const auto* const a = std::get_if<ResampleAttributes>(&g.attributes);
   if (!a || g.op != OpKind::resample || g.output != 0 || g.output_dim.size() != 4 ||
-      a->mode.value_or(ResampleMode::maxpool) != ResampleMode::maxpool ||
       taken.kind != StatementKind::gather || !is_store(stored))
     return {};
+  const ResampleMode mode = a->mode.value_or(ResampleMode::maxpool);
+  const bool averages = mode == ResampleMode::avgpool_include_padding ||
+                        mode == ResampleMode::avgpool_exclude_padding;  // there is none
+  if (!averages && mode != ResampleMode::maxpool) return {};
   const auto geometry = shapes::resample_geometry(*a, 4);
   const auto all = [](const Dims& dims, std::int64_t value) {
     return std::all_of(dims.begin(), dims.end(), [&](std::int64_t d) { return d == value; });
@@ -41,7 +46,7 @@ std::optional<Pooling> pooling(const KernelSpec& spec) {
   if (from.type != to.type || !to.access.windows.empty() || !to.access.via.empty() ||
       to.together != 1)
     return {};
-  return Pooling{&g, &from, &to};
+  return Pooling{&g, &from, &to, averages};
 }
 
 // Where the results of windows lie, by the indices of the convolution that stores the pixels to
@@ -101,7 +106,7 @@ std::optional<KernelSpec> joined(const KernelSpec& convolution, const KernelSpec
   KernelSpec spec = convolution;
   KernelPort port = *p.to;
   port.access = std::move(*windows);
-  spec.contraction().pooled = {of, beside ? static_cast<int>(spec.ports.size()) : of};
+  spec.contraction().pooled = {of, beside ? static_cast<int>(spec.ports.size()) : of, p.averages};
   if (beside)
     spec.ports.push_back(std::move(port));
   else

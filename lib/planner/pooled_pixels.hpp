@@ -1,6 +1,6 @@
-// Max pooling by 2 x 2 behind a convolution: the kernel that multiplies stores the largest of each
-// 2 x 2 of its pixels, beside them or in their place, where the estimates say that this is faster.
-// Blocks of the image hold whole windows (contraction_window_resident.cuh).
+// Pooling by 2 x 2 behind a convolution: the kernel that multiplies stores the largest of each 2 x
+// 2 of its pixels, or their average, beside them or in their place, where the estimates say that
+// this is faster. Blocks of the image hold whole windows (contraction_window_resident.cuh).
 #pragma once
 #include <vector>
 

@@ -1,10 +1,10 @@
-"""Max pooling by 2 x 2 that a convolution's kernel does: windows in blocks of the image."""
+"""Pooling by 2 x 2 that a convolution's kernel does: windows in blocks of the image."""
 from corpus_graph import Graph
 
 
 def pool_in_convolution(name, io, channels, filters, height, width, images=1, both=False,
-                        residual=False, pad=1):
-    """The largest of 2 x 2 pixels, which the convolution's kernel stores, with the pixels where others read them."""
+                        residual=False, pad=1, mode="maxpool"):
+    """The largest of 2 x 2 pixels, or their average, which the convolution's kernel stores, with the pixels where others read them."""
     g = Graph("pool_in_convolution_" + name, io)
 
     def image(name, c, h, w, **more):
@@ -22,7 +22,7 @@ def pool_in_convolution(name, io, channels, filters, height, width, images=1, bo
     if both:
         image("y", filters, h, w, output=True)
     g.pointwise("relu_fwd", "y", last)
-    g.node("resample", {"X": "y"}, "p", mode="maxpool", window=[2, 2], stride=[2, 2],
+    g.node("resample", {"X": "y"}, "p", mode=mode, window=[2, 2], stride=[2, 2],
            pre_padding=[0, 0], post_padding=[0, 0])
     image("p", filters, h // 2, w // 2, output=True)
 
@@ -32,3 +32,5 @@ pool_in_convolution("residual", "f16", 16, 128, 8, 18, both=True, residual=True)
 pool_in_convolution("columns", "bf16", 64, 72, 20, 36, pad=0)
 pool_in_convolution("residual_alone", "bf16", 16, 128, 24, 18, images=2, residual=True)
 pool_in_convolution("odd_rows", "bf16", 32, 64, 11, 12)
+pool_in_convolution("average", "bf16", 32, 64, 10, 12, images=2, both=True, mode="avgpool_include_padding")
+pool_in_convolution("average_residual", "f16", 16, 128, 8, 18, both=True, residual=True, mode="avgpool_exclude_padding")

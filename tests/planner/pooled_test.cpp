@@ -1,4 +1,4 @@
-// Max pooling behind a convolution: which kernel does it, and whether its values are right.
+// Pooling behind a convolution: which kernel does it, and whether its values are right.
 #include "planner/images.hpp"
 
 namespace sinter::test {
@@ -34,13 +34,15 @@ Images pooled(const PooledLayer& l) {
 TEST_CASE("windows of 2 x 2 are pooled where the convolution is") {
   for (const PooledLayer& l :
        {PooledLayer{}, PooledLayer{.beside = true},
-        PooledLayer{.x = {8, 128, 128, 128}, .filters = 128}, PooledLayer{.io = DataType::f16}}) {
+        PooledLayer{.x = {8, 128, 128, 128}, .filters = 128}, PooledLayer{.io = DataType::f16},
+        PooledLayer{.mode = ResampleMode::avgpool_include_padding, .beside = true}}) {
     const Images i = pooled(l);
     const Partition p = planned(*i.g);
     REQUIRE(p.kernels.size() == 1);
     const PooledPixels& pool = p.kernels[0].contraction().pooled;
     CHECK(pool.on());
     CHECK((pool.port != pool.of) == l.beside);
+    CHECK(pool.averages == (l.mode != ResampleMode::maxpool));
     CHECK(p.workspace_bytes == 0);
     // Nothing is left of what kept the two apart.
     CHECK(std::none_of(p.cuts.begin(), p.cuts.end(),
@@ -54,7 +56,7 @@ TEST_CASE("windows of 2 x 2 are pooled where the convolution is") {
 TEST_CASE("other windows, and pixels that are no blocks, are pooled by a kernel of their own") {
   for (const PooledLayer& l :
        {PooledLayer{.window = 3, .padding = 1}, PooledLayer{.window = 3}, PooledLayer{.stride = 1},
-        PooledLayer{.mode = ResampleMode::avgpool_include_padding},
+        PooledLayer{.mode = ResampleMode::avgpool_include_padding},  // of f32
         PooledLayer{.x = {32, 64, 223, 224}}, PooledLayer{.filters = 60},
         PooledLayer{.x = {32, 512, 14, 14}, .filters = 512}, PooledLayer{.last = false}}) {
     const Images i = pooled(l);
@@ -66,10 +68,12 @@ TEST_CASE("other windows, and pixels that are no blocks, are pooled by a kernel 
 }
 
 TEST_CASE("pooled pixels have the values of the two nodes") {
-  for (const bool beside : {false, true}) {
-    const Images i = pooled({.x = {2, 8, 6, 10}, .filters = 64, .beside = beside});
-    check_values(*i.g);
-  }
+  using Mode = ResampleMode;
+  for (const bool beside : {false, true})
+    for (const Mode mode : {Mode::maxpool, Mode::avgpool_exclude_padding}) {
+      const Images i = pooled({.x = {2, 8, 6, 10}, .filters = 64, .mode = mode, .beside = beside});
+      check_values(*i.g);
+    }
 }
 
 }  // namespace sinter::test

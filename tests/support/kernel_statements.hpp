@@ -202,14 +202,23 @@ class KernelStatements {
     }
   }
 
-  // Of a window's pixels the first is the first that comes.
+  // Of a window's pixels the first is the first that comes, and the last the last.
   void pool(const ContractionSpec& c, const Index& at, double x) {
     Index first = at;
-    for (int i = c.first_n() - 2; i < c.first_n(); ++i)
+    int odd = 0;
+    for (int i = c.first_n() - 2; i < c.first_n(); ++i) {
+      odd += static_cast<int>(at[static_cast<std::size_t>(i)] % 2);
       first[static_cast<std::size_t>(i)] -= at[static_cast<std::size_t>(i)] % 2;
+    }
     const auto port = static_cast<std::size_t>(c.pooled.port);
     const KernelPort& p = spec_.ports[port];
     const std::int64_t place = locate(p.access, first).offset;
+    if (c.pooled.averages) {
+      double& sum = of_windows_[place];
+      sum += round_to(p.type, x);
+      if (odd == 2) store_element(p.type, memory_[port], place, sum / 4);
+      return;
+    }
     if (first != at)
       x = math::maximum(round_to(p.type, x), load_element(p.type, memory_[port], place));
     store_element(p.type, memory_[port], place, x);
@@ -397,6 +406,7 @@ class KernelStatements {
   std::vector<double> partial_, finished_;
   // Rowwise: by place in the row, slot and column reduction; contraction: by reduction and place.
   std::map<Index, double> columns_;
+  std::map<std::int64_t, double> of_windows_;  // sums of pixels, by place
   std::int64_t row_ = 0;
 };
 

@@ -30,8 +30,8 @@
 //
 // Where pixels of a convolution are pooled by 2 x 2 (PooledPixels), Body has
 //
-//   stores_pixels                the pixels are stored, too
-//   pooled_row(args, coordinates)   where the largest of the window is that begins at these
+//   stores_pixels, averages_pixels   the pixels are stored, too; of windows their average is
+//   pooled_row(args, coordinates)   where the result of the window is that begins at these
 //
 // Eight rows are neighbours in a row of the image, and the next eight those below them. So a warp's
 // 16 rows of 64 columns are four whole windows, and each lane has the same 16 bytes of the four
@@ -393,20 +393,24 @@ struct RowPieces {
     for (int i = 0; i < own; ++i)
       if (exists[i]) *reinterpret_cast<uint4*>(at[i] + column) = held[i];
   }
-  // The largest of a window's pixels.
-  SINTER_DEVICE void store_largest(Element* to, int column) const {
+  // The largest of a window's pixels, or their average.
+  template <bool averages>
+  SINTER_DEVICE void store_pooled(Element* to, int column) const {
     static_assert(windows && own == 4);
-    Pack<Element, together> pixel[own], largest;
+    Pack<Element, together> pixel[own], result;
 #pragma unroll
     for (int i = 0; i < own; ++i) *reinterpret_cast<uint4*>(pixel[i].at) = held[i];
 #pragma unroll
     for (int e = 0; e < together; ++e) {
       float value = sinter::get<float>(pixel[0], e);
 #pragma unroll
-      for (int i = 1; i < own; ++i) value = math::maximum(value, sinter::get<float>(pixel[i], e));
-      sinter::put(largest, e, value);
+      for (int i = 1; i < own; ++i) {
+        const float other = sinter::get<float>(pixel[i], e);
+        value = averages ? value + other : math::maximum(value, other);
+      }
+      sinter::put(result, e, averages ? value * (1.0f / own) : value);
     }
-    *reinterpret_cast<uint4*>(to + column) = *reinterpret_cast<const uint4*>(largest.at);
+    *reinterpret_cast<uint4*>(to + column) = *reinterpret_cast<const uint4*>(result.at);
   }
   SINTER_DEVICE void put(unsigned char* tile) const {
 #pragma unroll
@@ -487,7 +491,7 @@ SINTER_DEVICE void store_rows(const Args& args, const TileCoord<Config>& tile, i
       result.get(tiles);
       if constexpr (stores_pixels<Body>) result.store(exists, part * 64);
       if constexpr (pools)
-        if (exists[0]) result.store_largest(pooled, part * 64);
+        if (exists[0]) result.template store_pooled<Body::averages_pixels>(pooled, part * 64);
     }
   });
   __syncwarp();

@@ -44,7 +44,7 @@ concept StoresPieces = requires {
 
 // Where the pixels of a warp begin in the result, from the tile's column on: each lane finds two of
 // them, and those that store them ask it. A lane stores 16, and finding one takes divisions.
-// `pooled`: where the largest of the window is that begins there.
+// `pooled`: where the result of the window is that begins there.
 template <class Config, class Body, bool pooled = false>
 struct PixelPlaces {
   using P = Problem<Config>;
@@ -115,7 +115,8 @@ SINTER_DEVICE void store_windows(const PixelPlaces<Config, Body>& places,
     result.store(exists, 0);
   }
   typename Body::Stored* const place = pooled.of(part, Result::row(0));
-  if (has_columns && place != nullptr) result.store_largest(place, Result::column());
+  if (has_columns && place != nullptr)
+    result.template store_pooled<Body::averages_pixels>(place, Result::column());
 }
 
 // The same in pieces of 8 bytes, of all columns.

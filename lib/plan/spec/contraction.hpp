@@ -46,12 +46,13 @@ struct GroupedRows {
 };
 
 // What the epilogue stores to port `of` is a convolution's result, and the largest of each 2 x 2 of
-// its pixels, which lie along the last two indices of m, goes to `port`. The strides of that port's
-// access are half of what lies between the results of neighbouring windows along these two, so that
-// they say where the result of each window of even indices lies. `of` and `port` may be one: then
-// these are all that is stored.
+// its pixels, which lie along the last two indices of m, or their average, goes to `port`. The
+// strides of that port's access are half of what lies between the results of neighbouring windows
+// along these two, so that they say where the result of each window of even indices lies. `of` and
+// `port` may be one: then these are all that is stored.
 struct PooledPixels {
   int of = -1, port = -1;
+  bool averages = false;
   bool on() const { return port >= 0; }
 };
 
