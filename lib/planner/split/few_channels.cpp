@@ -137,9 +137,14 @@ bool are_few(const KernelSpec& spec, const FewChannels& f, Of of) {
   return false;
 }
 
-// How many positions become one, and what is left of the taps: `most` strides of results.
+// How many positions become one, and what is left of the taps: `most` strides of results; 0: the
+// dim keeps its phases.
 void choose_block(const KernelSpec& spec, Direction direction, std::int64_t most, SpatialDim& d) {
   const std::int64_t u = d.stride;
+  if (most == 0) {
+    d.cut_taps = d.taps;
+    return;
+  }
   if (direction == Direction::few_filters) {
     while (d.taps > 1 && d.block < most && 2 * d.block * u <= tma::kMostPixelStep &&
            d.block < spec.extent[d.pixel])
@@ -211,9 +216,10 @@ std::optional<FewChannels> few_channels(const KernelSpec& spec, const ResultBloc
     f.channel = c->first_n();
   }
   if (f.channel < 0 || !are_few(spec, f, blocks.of)) return {};
+  const bool keeps_phases = f.direction == Direction::data_gradient && blocks.strides == 1;
   for (SpatialDim& d : f.dims) {
     const bool along = !blocks.innermost_alone || &d == &f.dims.back();
-    choose_block(spec, f.direction, along ? blocks.strides : 1, d);
+    choose_block(spec, f.direction, along ? blocks.strides : keeps_phases ? 0 : 1, d);
   }
   return f;
 }

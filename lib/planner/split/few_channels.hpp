@@ -34,7 +34,8 @@ struct FewChannels {
 };
 
 // Blocks of results, which are columns: strides of a data gradient, or results of filters, that one
-// has along all dims or along the innermost alone.
+// has along all dims or along the innermost alone. Of one stride a data gradient's other dims keep
+// their phases.
 struct ResultBlocks {
   std::int64_t strides = 1;
   bool innermost_alone = false;

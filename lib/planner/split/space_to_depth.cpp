@@ -142,8 +142,10 @@ struct BlockedDomain {
   void map_dim(std::size_t d) {
     const SpatialDim& dim = f_.dims[d];
     const std::int64_t last = dim.stride * (dim.cut_taps - 1) + dim.block - 1 - dim.shift;
+    const bool as_it_is = f_.direction == Direction::data_gradient && dim.block == 1;
     of[static_cast<std::size_t>(dim.tap)] =
-        f_.direction == Direction::few_filters
+        as_it_is ? affine({{tap[d], 1}})
+        : f_.direction == Direction::few_filters
             ? affine({{tap[d], 1}, {rest[d], -dim.stride}}, 0, dim.block > 1)
             : affine({{tap[d], dim.stride}, {rest[d], 1}}, -dim.shift,
                      dim.shift > 0 || last >= dim.taps);
@@ -260,7 +262,8 @@ namespace {
 
 std::vector<KernelSpec> with_blocks_of(ResultBlocks::Of of, const KernelSpec& contraction, int way,
                                        Temporaries& temporaries) {
-  constexpr ResultBlocks kWays[kBlocksOfResultsWays] = {{1}, {2, true}, {4, true}, {2}, {4}, {8}};
+  constexpr ResultBlocks kWays[kBlocksOfResultsWays] = {{1}, {1, true}, {2, true}, {4, true},
+                                                        {2}, {4},       {8}};
   ResultBlocks blocks = kWays[way];
   blocks.of = of;
   return with_blocks(contraction, blocks, temporaries);

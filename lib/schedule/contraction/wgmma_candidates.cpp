@@ -17,6 +17,13 @@ constexpr int kFewestFilterStages = 3, kMostPixels = 1024;  // of one im2col ins
 constexpr int kMostBlockStages = 4;
 constexpr double kShortRows = 512;  // a side that hardly fills the tiles' rows
 
+// Stages of pixels of planes with few taps each, which are soon used up: as many as leave the
+// filter a few. (2 x 32 x 64 x 64 x 64, 64 filters of 3 x 3 x 3, stride 2, on an H200: 46.9 us with
+// two in tiles of 256 x 64, 33.4 with four; of joined pixels, in 128 x 64, 35.9, 30.1, 29.7
+// and 29.8 with two, three, four and six; 32 x 64 x 112 x 112, 128 of 3 x 3 39.7 with two, 31.4
+// with four.)
+constexpr int kMostPlaneStages = 6, kFewestBesidePlanes = 4;
+
 // Columns of a multiplication: those whose sums core/wgmma_named.cuh lists, though the instruction
 // takes any eight up to the most, and 24 columns of integers.
 bool multipliable(int columns, bool integers) {
@@ -29,14 +36,14 @@ int unit_of_part(const TileProblem& p, bool k_fastest) {
   return k_fastest ? kSwizzledRows : kStageLine / p.bytes;
 }
 
-// Right operands that have the columns fastest, as a data gradient's filter, may have tiles that
-// end within a line of them: its other half is loaded in vain. (8 x 1280 channels of 16 x 16, 3 x
-// 3: 160 columns leave no SM idle, 192 one in seven. On an H200, in 256 x 192 and 256 x 160: 2048 x
-// 2560 x 4096 65.3 and 61.7 us, 3000 x 1600 x 4096 63.1 and 58.7, 4096 x 1280 x 5120 83.5 and 73.0.
-// Not of few rows, whose operand streams from memory.)
+// Right operands that have the columns fastest, as a data gradient's filter, or the result's
+// gradient where a filter gradient has it as its columns, may have tiles that end within a line of
+// them: its other half is loaded in vain. (8 x 1280 channels of 16 x 16, 3 x 3: 160 columns leave
+// no SM idle, 192 one in seven. On an H200, in 256 x 192 and 256 x 160: 2048 x 2560 x 4096 65.3
+// and 61.7 us, 3000 x 1600 x 4096 63.1 and 58.7, 4096 x 1280 x 5120 83.5 and 73.0. Not of few rows,
+// whose operand streams from memory.)
 bool ends_within_line(const TileProblem& p, const Tile& t) {
-  const bool gradient = p.a_again > 1 && p.a_k_fastest,
-             product = !p.window && p.groups == 0 && p.rows > kShortRows;
+  const bool gradient = p.a_again > 1, product = !p.window && p.groups == 0 && p.rows > kShortRows;
   return (p.window ? gradient : product) && p.bytes == 2 && p.products == 1 && t.cluster_m == 1 &&
          t.split == 1 && t.n > kInstructionRows && t.n % (kInstructionRows / 2) == 0;
 }
@@ -174,6 +181,13 @@ std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& 
     t.group = tiles_beside(p);
     if (p.taps > 0) t.window_stages = 2;
     t.stages = stages_that_fit(p, t, blocks_that_fit(p, t, device), device);
+    if (has_few_taps_a_plane(p))
+      for (Tile more = t; ++more.window_stages <= kMostPlaneStages;) {
+        more.stages = stages_that_fit(p, more, 1, device);
+        if (more.stages < kFewestBesidePlanes) break;
+        t.stages = more.stages;
+        t.window_stages = more.window_stages;
+      }
     if (p.block > 0) {
       // The filter stays, and leaves its room to pixels.
       t.block = true;

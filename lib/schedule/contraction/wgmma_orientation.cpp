@@ -174,6 +174,8 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
       p.taps = static_cast<int>(taps);
       p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), kMostReach));
       p.planes = planes_of(window);
+      for (const WindowAxis& axis : window.axes)
+        if (axis.apart) p.frames *= static_cast<int>(axis.taps[0]);
       p.block = pixels == Pixels::blocks ? static_cast<int>(kBlockPixels) : 0;
       if (p.block > 0) p.block_lines = static_cast<int>(block_lines(gemm->image));
       if (pixels == Pixels::lines && p.planes == 1)

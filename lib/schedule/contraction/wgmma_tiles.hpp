@@ -71,7 +71,8 @@ struct TileProblem {
   // With strides the taps of each plane of pixels come in turn.
   // `block`: pixels of a tile that is a block of the image, or 0; `block_lines`: with those that
   // its taps reach beside it.
-  int taps = 0, reach = 0, planes = 1, block = 0, block_lines = 0;
+  // `frames`: images of a volume that a tile's taps lie in.
+  int taps = 0, reach = 0, planes = 1, frames = 1, block = 0, block_lines = 0;
   bool swappable = false;    // of these, whose products may have the filter as their left operand
   bool gradient = false;     // of a filter of that kind: columns are lines of channels of all taps
   bool window = false;       // a convolution
@@ -107,6 +108,11 @@ int loaded_rows(const TileProblem& p, const Tile& t);
 constexpr int loaded_columns(int columns, bool k_fastest, int bytes) {
   const int line = kStageLine / bytes;
   return k_fastest ? columns : (columns + line - 1) / line * line;
+}
+// Of pixels that stay for all taps, whose strides make planes of them: of few taps each.
+constexpr bool has_few_taps_a_plane(const TileProblem& p) {
+  constexpr int kFewTaps = 4;
+  return p.planes > 1 && p.block == 0 && p.taps < kFewTaps * p.planes;
 }
 // Lines of pixels that a tile takes for each line of channels, where they stay for all taps.
 int window_pixels(const TileProblem& p, const Tile& t);

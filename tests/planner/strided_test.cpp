@@ -1,0 +1,59 @@
+// Convolutions with strides: which pixels are one, and how many stages they have.
+#include "planner/images.hpp"
+
+using namespace sinter;
+using namespace sinter::test;
+
+namespace {
+
+// 32 images of 112 x width by 3 x 3 filters of stride 2.
+struct Strided {
+  std::int64_t channels, filters, width = 112;
+  Dims x{32, channels, 112, width}, w{filters, channels, 3, 3}, y{32, filters, 56, (width + 1) / 2};
+
+  std::vector<KernelSpec> forward() const {
+    const Images i;
+    i.output(conv_fprop(i.input("x", x), i.input("w", w), padded(1, 2)), "y", y);
+    return planned(*i.g).kernels;
+  }
+  std::vector<KernelSpec> data_gradient() const {
+    const Images i;
+    i.output(conv_dgrad(i.input("dy", y), i.input("w", w), x, padded(1, 2)), "dx", x);
+    return planned(*i.g).kernels;
+  }
+  std::vector<KernelSpec> filter_gradient() const {
+    const Images i;
+    i.output(conv_wgrad(i.input("dy", y), i.input("x", x), w, padded(1, 2)), "dw", w);
+    return planned(*i.g).kernels;
+  }
+};
+
+ConvolutionWindow window_of(const KernelSpec& spec) {
+  const ScheduledKernel k = schedule_kernel(spec, device_model("sm_90a"), {});
+  REQUIRE(k.wgmma());
+  REQUIRE(k.wgmma()->window);
+  return *k.wgmma()->window;
+}
+
+}  // namespace
+
+TEST_CASE("few channels with a stride are joined along a row, in gradients, too") {
+  const Strided l{32, 64};
+  const auto data = l.data_gradient(), filter = l.filter_gradient();
+  REQUIRE(data.size() == 2);  // the filter's copy and the product
+  const ConvolutionWindow of_data = window_of(data[1]);
+  CHECK(of_data.axes[0].taps == Dims{2});  // that two neighbouring pixels see
+  CHECK(of_data.axes[1].taps == Dims{1, 2});
+  REQUIRE(filter.size() == 2);  // the product and the sum of its parts
+  const ConvolutionWindow of_filter = window_of(filter[0]);
+  CHECK(of_filter.channels == 64);
+  CHECK(of_filter.axes[0].step == 1);
+}
+
+TEST_CASE("planes of few taps have more stages") {
+  const KernelSpec spec = Strided{32, 64, 111}.forward().back();
+  const ScheduledKernel k = schedule_kernel(spec, device_model("sm_90a"), {});
+  REQUIRE(k.wgmma());
+  REQUIRE(k.wgmma()->resident);
+  CHECK(k.wgmma()->tile.window_stages >= 4);
+}
