@@ -181,7 +181,7 @@ std::vector<EstimatedTile> legal_tiles(const TileProblem& p, const DeviceModel& 
     t.group = tiles_beside(p);
     if (p.taps > 0) t.window_stages = 2;
     t.stages = stages_that_fit(p, t, blocks_that_fit(p, t, device), device);
-    if (has_few_taps_a_plane(p))
+    if (has_few_taps_a_plane(p) && p.block == 0)
       for (Tile more = t; ++more.window_stages <= kMostPlaneStages;) {
         more.stages = stages_that_fit(p, more, 1, device);
         if (more.stages < kFewestBesidePlanes) break;

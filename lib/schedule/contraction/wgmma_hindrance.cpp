@@ -90,13 +90,13 @@ double hindrance_of_convolution(const TileProblem& p, const Tile& t) {
   // Phases without taps, whose tiles store nothing but zeros between the results of others (256 x
   // 256 x 56 x 56, 512 filters of 1 x 1, stride 2: 255 us, where 151 would be reckoned).
   constexpr double kEmptyPhases = 1.68;
-  // Of planes with few taps, where few of them are in shared memory: 128 channels, 56 x 56, 3 x 3
-  // of stride 2 on an H200 74 us with two where 53 were reckoned, 56 with four. (Of 3 channels, in
-  // blocks, all other ways are slower yet.) Those of volumes: 2 x 32 x 64 x 64 x 64, 64 filters of
-  // 3 x 3 x 3 33.4 us in 256 x 64 with four where 26.3 were reckoned, 32.1 and 28.3 in 128 x 64
-  // with six; of joined pixels 27.6 and 23.2.
+  // Of planes with few taps: 128 channels, 56 x 56, 3 x 3 of stride 2 on an H200 74 us where 53
+  // were reckoned. (Of 3 channels, in blocks, all other ways are slower yet.) With four stages of
+  // pixels it takes 56, and no such product is faster than with pixels loaded for each tap: 64 x
+  // 512 x 14 x 14, 512 32.0 and 26.7. Those of volumes: 2 x 32 x 64 x 64 x 64, 64 filters of 3 x 3
+  // x 3 33.4 us in 256 x 64 where 26.3 were reckoned, 32.1 and 28.3 in 128 x 64; of joined
+  // pixels 27.6 and 23.2.
   constexpr double kPlanes = 1.25, kFramePlanes = 1.2;
-  constexpr int kFewStages = 4;
   // Parts of B that are no multiple of 32 columns, or sums of such a tile that two blocks share:
   // 3136 x 512 x 2048 of bf16 on an H200 in tiles of 128 x 112 that share B 16.2 us, in 128 x 104
   // that share nothing 14.0; as a convolution of 4608 deep 32.5 and 27.6, and in halves of 256 x
@@ -114,8 +114,8 @@ double hindrance_of_convolution(const TileProblem& p, const Tile& t) {
            (t.split > 1 ? kPhasedParts : 1) *
            (!p.depths.empty() && p.depths.back() == 0 ? kEmptyPhases : 1);
   if (has_few_taps_a_plane(p)) {
-    if (p.frames > 1) return kFramePlanes;
-    if (p.columns > kInstructionRows && t.window_stages < kFewStages) return kPlanes;
+    if (p.columns > kInstructionRows) return kPlanes;
+    if (p.frames > 1 && p.block == 0) return kFramePlanes;
   }
   const bool short_rows = p.rows < p.columns;
   const double shorter = std::min(p.rows, p.columns);

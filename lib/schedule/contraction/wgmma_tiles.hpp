@@ -109,10 +109,10 @@ constexpr int loaded_columns(int columns, bool k_fastest, int bytes) {
   const int line = kStageLine / bytes;
   return k_fastest ? columns : (columns + line - 1) / line * line;
 }
-// Of pixels that stay for all taps, whose strides make planes of them: of few taps each.
+// Of pixels that stay for all taps, whose strides make planes of them: few taps each.
 constexpr bool has_few_taps_a_plane(const TileProblem& p) {
   constexpr int kFewTaps = 4;
-  return p.planes > 1 && p.block == 0 && p.taps < kFewTaps * p.planes;
+  return p.planes > 1 && p.taps < kFewTaps * p.planes;
 }
 // Lines of pixels that a tile takes for each line of channels, where they stay for all taps.
 int window_pixels(const TileProblem& p, const Tile& t);
