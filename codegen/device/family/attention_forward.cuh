@@ -60,56 +60,6 @@
 
 namespace sinter::attention {
 
-// Turns of the consumers: each waits at a barrier of its own, which the one before passes.
-template <int consumers, bool on>
-struct Turns {
-  static constexpr int first = 1;  // number of the barrier
-  int own;
-
-  SINTER_DEVICE void start() const {
-    if (on && own == consumers - 1) pass();
-  }
-  SINTER_DEVICE void wait() const {
-    if constexpr (on)
-      for_each_number<consumers>([&]<int i>() {
-        if (own == i) hopper::wait_at<first + i, 256>();
-      });
-  }
-  SINTER_DEVICE void pass() const {
-    if constexpr (on)
-      for_each_number<consumers>([&]<int i>() {
-        if (own == i) hopper::pass<first + (i + 1) % consumers, 256>();
-      });
-  }
-  // A barrier of the consumer's own threads.
-  SINTER_DEVICE void meet() const {
-    for_each_number<consumers>([&]<int i>() {
-      if (own == i) hopper::wait_at<first + consumers + i, 128>();
-    });
-  }
-  // Takes back what start() gave.
-  SINTER_DEVICE void finish() const {
-    if (on && own == 0) wait();
-  }
-};
-
-// Whether OutputSums stay in their registers until results are stored: nothing but that is done
-// with them. It takes the compiler a tenth of its time to see them as values.
-template <class Config, class S, class Bounds, class Rows>
-inline constexpr bool stays_held =
-    Config::store_boxes && !S::transposes_values && Rows::zero_dominates && !SharesKeys<Bounds> &&
-    !DividesKeys<Config> && !joins_statistics<Config>();
-
-// Whether the loop over tiles of keys begins between products, so that there is one text of what
-// becomes of scores: it takes the compiler as long as all products, with bodies longer. Plain
-// scores of several consumers do not: it costs them time. (On an H200, us, two texts and one: b4
-// h32 s4096 d128 1,710 and 1,726, causal 959 and 963, d64 causal 619 and 645, b32 h16 s512 d64 89.1
-// and 90.7; b2 h16 s2048 d256 causal 121.6 and 121.5; 16 x 64 heads of 8, one query, 4096 keys 63.0
-// and 62.9.) Values of f8 spill registers with it.
-template <class S, class Score, class Weight>
-inline constexpr bool one_text = !S::transposes_values && (!(Score::plain && Weight::plain) ||
-                                                           S::columns > 128 || S::consumers == 1);
-
 // A warpgroup's 64 rows of a tile.
 template <class Config, class S, class Q, class K, class V, class Bounds, class Score, class Weight,
           class Rows, class Args>
@@ -202,7 +152,7 @@ class Consumer {
     const auto weigh = [&](auto later) {
       constexpr bool first = !is_same<decltype(later), Int<1>>;
       if constexpr (!S::has_boxes) weights_of.template score<first || !cut_once>(s, n, beside);
-      weights_of.weigh_scores(s, softmax, n);
+      weights_of.template weigh_scores<is_same<decltype(later), Int<0>>>(s, softmax, n);
       // Within the branch, the compiler would wait after each product.
       wgmma::wait<0>(sums.multiplied(), weights);
       if (later) {
@@ -249,27 +199,43 @@ class Consumer {
     release_v();
     sums.add_tile();
     sums.get(out);
-    if (sees_less) pass_over(begin - tiles.begin, false);
+    if constexpr (Bounds::has_left)
+      if (sees_less) pass_over(begin - tiles.begin, false);
   }
 
  private:
   static constexpr int step = S::alternating;
+  // Whether what rows see ends at their diagonal alone, and extents are whole tiles of rows.
+  static constexpr bool ends_at_diagonal = [] {
+    if constexpr (!Bounds::has_right || Bounds::has_left || Bounds::padding || Bounds::packed ||
+                  Bounds::has_lengths || !is_known(S::keys, S::queries))
+      return false;
+    else
+      return S::queries % S::tile_q == 0;
+  }();
+  // Whether all rows of a tile then see as many tiles of keys: it lies beside one of them.
+  static constexpr bool ends_together = [] {
+    if constexpr (!ends_at_diagonal)
+      return false;
+    else
+      return S::tile_k % S::tile_q == 0 &&
+             (Bounds::right + (Bounds::bottom_right ? S::keys - S::queries : 0)) % S::tile_k == 0;
+  }();
   // Whether a consumer's rows may see fewer tiles of keys than the others'. Those of f8, whose
   // registers are all taken, pass over none.
-  static constexpr bool sees_less =
-      S::consumers > 1 && !S::transposes_values &&
-      (BandOf<S, Bounds>::bounded || !is_known(S::queries) || S::queries % S::tile_q != 0);
+  static constexpr bool sees_less = S::consumers > 1 && !S::transposes_values &&
+                                    ((BandOf<S, Bounds>::bounded && !ends_together) ||
+                                     !is_known(S::queries) || S::queries % S::tile_q != 0);
   // Whether rows see all of each tile of keys that they are given but the last one, which comes
   // first: 64 rows' diagonal crosses 64 keys, which lie within one tile. Then the loop has no text
   // of masks. (On an H100, us, with it and without: b4 h32 s4096 d128 954 and 948, 64 heads of 8,
   // 16,384 tokens 6,445 and 6,434; but d64 629 and 649.)
   static constexpr bool cut_once = [] {
-    if constexpr (!sees_less || Bounds::has_left || Bounds::padding || Bounds::packed ||
-                  Bounds::has_lengths || !is_known(S::keys, S::queries) || S::columns <= 96)
+    if constexpr (!ends_at_diagonal || S::transposes_values || S::consumers == 1 ||
+                  S::columns <= 96)
       return false;
     else
-      return S::queries % S::tile_q == 0 && S::keys % S::tile_k == 0 && S::tile_k % 64 == 0 &&
-             Bounds::right % 64 == 0;
+      return S::keys % S::tile_k == 0 && S::tile_k % 64 == 0 && Bounds::right % 64 == 0;
   }();
 
   // The walk before that which makes weights. Consumers take no turns: each one's softmax runs
@@ -390,7 +356,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
   const unsigned shared = memory.address;
   OutputSums<S, S::transposes_values>::declare();
   NamedAccumulator<float, S::tile_k, 1>::declare();
-  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 128), 0);
   if (threadIdx.x == 0) {
     Q::prefetch(args), K::prefetch(args), V::prefetch(args);
     S::Beside::prefetch(args);
@@ -432,7 +398,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
     return;
   }
   hopper::take_registers<Config::consumer_registers>();
-  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32 - 4, 0);
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32) - 4, 0);
   EpilogueTile& epilogue_tile =
       reinterpret_cast<EpilogueTile*>(memory.pointer + S::epilogue_tiles)[warp];
   Consumer<Config, S, Q, K, V, Bounds, Score, Weight, Rows, Args> consumer(args, shared,

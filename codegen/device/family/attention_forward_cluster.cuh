@@ -42,7 +42,7 @@ struct StatisticsBarrier {
   template <class Config>
   SINTER_DEVICE void meet() const {
     __syncwarp();
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int lane = static_cast<int>(threadIdx.x % 32);
     if (lane < Config::key_blocks) hopper::arrive_release_in_block(barrier, lane);
     hopper::wait_for_cluster(barrier, 0);
   }

@@ -82,7 +82,7 @@ SINTER_DEVICE void add_up_parts(int count, Scale scale, float* epilogue_tile, Su
   constexpr int block = 16;  // rows at a time, those of one warp's sums
   constexpr int chunk = columns < 128 ? columns : 128, pitch = chunk + 8, quads = chunk / 4;
   static_assert(chunk % 8 == 0 && block * quads % 32 == 0);
-  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int thread = static_cast<int>(threadIdx.x % 128);
   float* const numbers =
       epilogue_tile + block * pitch;  // of rows: the largest scores, sums of weights
   out.clear();

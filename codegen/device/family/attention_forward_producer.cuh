@@ -171,17 +171,22 @@ SINTER_DEVICE void for_tiles_of_rows(const Args& args, unsigned char* pointer, u
   }
 }
 
-// Of tiles whose last one's keys are in flight, each one's keys before the values of the one loaded
-// before it.
-template <class S, class V, class Args, class LoadK>
+// Of each tile, the last one first, the keys before the values of the one loaded before it;
+// `behind_first` keys what else is wanted. One text of each load, which compilers make a loop of.
+template <class S, class V, class Args, class LoadK, class BehindFirst>
 SINTER_DEVICE void load_keys_and_values(const Args& args, const typename S::F::Coord& c,
                                         const KeyTiles& keys, int first_key, unsigned shared,
-                                        typename S::Pipe::State& state_v, const LoadK& load_k) {
+                                        typename S::Pipe::State& state_v, const LoadK& load_k,
+                                        const BehindFirst& behind_first) {
   using Tile = typename S::LoadedV;
   const typename S::Pipe pipe_v{shared + S::pipe_loaded_v};
 #pragma unroll 1
-  for (int n = keys.end - 1; n >= keys.begin; --n) {
+  for (int n = keys.end; n >= keys.begin; --n) {
     if (n > keys.begin) load_k(n - 1);
+    if (n == keys.end) {
+      behind_first();
+      continue;
+    }
     pipe_v.acquire(state_v);
     pipe_v.expect(state_v, Tile::bytes);
     load_tile<V, Tile>(args, c, 0, first_key + n * S::tile_k,
@@ -249,23 +254,23 @@ SINTER_DEVICE void produce(const Args& args, unsigned char* pointer, unsigned sh
           if constexpr (S::has_boxes && S::transposes_values)
             load_boxes<S>(args, c, band, tile.row, n, shared, 0, 1, state_b);
         };
-        // Before Q, whose place consumers leave later than a stage of keys: so that keys are there
+        // Q behind keys, whose stage consumers leave earlier than its place: so that keys are there
         // when they begin this tile of rows. (As FlashAttention-3 has it.)
-        load_k(keys.end - 1);
-        pipe_q.acquire(state_q);
-        pipe_q.expect(state_q, S::consumers * S::TileQ::bytes);
-#pragma unroll
-        for (int consumer = 0; consumer < S::consumers; ++consumer)
-          load_tile<Q, typename S::TileQ>(args, c, tile.row + consumer * 64, 0,
-                                          shared + consumer * S::TileQ::bytes,
-                                          pipe_q.full(state_q));
-        state_q.advance();
-        if constexpr (S::walks_twice) {
+        load_keys_and_values<S, V>(args, c, keys, band.first_column, shared, state_v, load_k, [&] {
+          pipe_q.acquire(state_q);
+          pipe_q.expect(state_q, S::consumers * S::TileQ::bytes);
 #pragma unroll 1
-          for (int n = keys.end - 2; n >= keys.begin; --n) load_k(n);
-          load_k(keys.end - 1);
-        }
-        load_keys_and_values<S, V>(args, c, keys, band.first_column, shared, state_v, load_k);
+          for (int consumer = 0; consumer < S::consumers; ++consumer)
+            load_tile<Q, typename S::TileQ>(args, c, tile.row + consumer * 64, 0,
+                                            shared + consumer * S::TileQ::bytes,
+                                            pipe_q.full(state_q));
+          state_q.advance();
+          if constexpr (S::walks_twice) {
+#pragma unroll 1
+            for (int n = keys.end - 2; n >= keys.begin; --n) load_k(n);
+            load_k(keys.end - 1);
+          }
+        });
       });
 }
 
@@ -281,7 +286,7 @@ SINTER_DEVICE void clear_values(const BandOf<S, Bounds>& band, int n, unsigned t
     static_assert(S::TileV::major == Major::mn, "neighbours along e lie together");
     const int pieces = columns / 2;
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x) % 128; i < (S::tile_k - from) * pieces; i += 128)
+    for (int i = static_cast<int>(threadIdx.x % 128); i < (S::tile_k - from) * pieces; i += 128)
       hopper::clear_word(tile + S::TileV::place(i % pieces * 2, from + i / pieces));
     hopper::fence_async_proxy();
     meet();

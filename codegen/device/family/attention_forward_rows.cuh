@@ -84,7 +84,7 @@ struct WeightsOfRows {
   static constexpr bool has_beside = Beside::count > 0;
   SINTER_DEVICE Beside fetch(int n) const {
     Beside beside;
-    const int first = first_key(n) + static_cast<int>(threadIdx.x) % 4 * 8;
+    const int first = first_key(n) + static_cast<int>(threadIdx.x % 4) * 8;
     beside.each_loaded([&]<class Item>(auto& of, int from, int r) {
       const int key = first + from, m = row + Sums::row(2 * r);
       Coord at = c;
@@ -101,18 +101,19 @@ struct WeightsOfRows {
     look_at_scores(s, softmax);
   }
   SINTER_DEVICE void look_at_scores(Sums& s, RowSoftmax& softmax) const {
-    softmax.template weigh<scales_lazily<S>(), 0>(s, worth.powers_of_two());
+    softmax.template weigh<scales_lazily<S>(), 0, false>(s, worth.powers_of_two());
   }
   // Weights of tile n of the keys in place of the sums.
   SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n) const {
     score(s, n, fetch(n));
     weigh_scores(s, softmax, n);
   }
+  template <bool first = false>
   SINTER_DEVICE void weigh_scores(Sums& s, RowSoftmax& softmax, int n) const {
     if constexpr (S::walks_twice)
       softmax.weigh_divided(s, worth.powers_of_two());
     else
-      softmax.template weigh<scales_lazily<S>(), S::headroom>(s, worth.powers_of_two());
+      softmax.template weigh<scales_lazily<S>(), S::headroom, first>(s, worth.powers_of_two());
     const int column = first_key(n);
     if constexpr (DrawsBits<Weight>) {
       const auto drawn =

@@ -219,7 +219,7 @@ struct PartsOfKeys {
   // ---- by threads
 
   SINTER_DEVICE float4* four(int slot, int i) const {
-    return reinterpret_cast<float4*>(part(slot)) + i * 128 + static_cast<int>(threadIdx.x) % 128;
+    return reinterpret_cast<float4*>(part(slot)) + i * 128 + static_cast<int>(threadIdx.x % 128);
   }
   SINTER_DEVICE void write(int slot, const Sums& out, const RowSoftmax& softmax) const {
 #pragma unroll

@@ -26,7 +26,7 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
                                  float (&out)[strips]) {
   const WorthOfSums<Score> worth(args, c);
   const float scale = worth.powers_of_two().of(largest);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
   for (int j = 0; j < strips; ++j) out[j] = 0;
   S::F::set_m(c, row);
@@ -108,7 +108,7 @@ SINTER_DEVICE void store_boxes(const Args& args, contraction::EpilogueTile& epil
   constexpr int box = 16 * 128, boxes = (Sums::columns + 63) / 64;  // bytes
   static_assert(2 * box <= sizeof epilogue_tile);
   const unsigned to = hopper::address(&epilogue_tile);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int lane = static_cast<int>(threadIdx.x % 32);
   const int line = lane % 16;  // of its block of 16 rows and columns, a lane names one row's half
   const auto begin = [&] {
     if (lane == 0) hopper::wait_for_stores<0>();
@@ -236,7 +236,7 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& epil
   static_assert(!(Rows::has_sink && S::walks_twice), "a sink takes part in the division");
   float logarithm[2], factor[2], of_sums[2];
   const float scale = WorthOfSums<Score>(args, c).scale();
-  softmax.template finish<S::headroom>(scale, logarithm);
+  softmax.template finish<S::headroom, Rows::has_sink || Rows::has_stats>(scale, logarithm);
   // Rows of which columns that they do not see count.
   bool with_hidden[2] = {};
 #pragma unroll
@@ -320,7 +320,7 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& epil
       }
 #pragma unroll
       for (int j = 0; j < strips; ++j)
-        put(r, static_cast<int>(threadIdx.x) % 32 + 32 * j, results[j] * worth);
+        put(r, static_cast<int>(threadIdx.x % 32) + 32 * j, results[j] * worth);
       __syncwarp();
     }
   };

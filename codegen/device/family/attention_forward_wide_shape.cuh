@@ -135,8 +135,7 @@ SINTER_DEVICE void produce_wide(const Args& args, unsigned shared) {
 #pragma unroll 1
       for (int n = keys.end - 1; n >= keys.begin; --n) load_k(n);
     } else if (!none) {
-      load_k(keys.end - 1);
-      load_keys_and_values<S, V>(args, c, keys, band.first_column, shared, state_v, load_k);
+      load_keys_and_values<S, V>(args, c, keys, band.first_column, shared, state_v, load_k, [] {});
     }
   }
 }

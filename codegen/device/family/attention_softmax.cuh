@@ -66,7 +66,7 @@ struct RowSoftmax {
 
   // Weights in place of scores, of which each is worth `scale` (above 0) powers of two. A row
   // whose scores all are -inf so far has weights of 0. `lazy`: the old largest serves while it may.
-  template <bool lazy, int headroom, bool bodies, int columns>
+  template <bool lazy, int headroom, bool first, bool bodies, int columns>
   SINTER_DEVICE void weigh(Accumulator<float, columns>& s, ScoreScale<bodies> scale) {
     constexpr int count = columns / 2;
     // Several chains a row: one would wait for each of its steps.
@@ -88,8 +88,10 @@ struct RowSoftmax {
       grows =
           grows || !(now[r] * scale.all - largest[r] * scale.all <= kSlack - headroom);  // and NaN
     }
-    outgrown = !lazy || __any_sync(0xffffffffu, grows);
-    if (outgrown) {
+    outgrown = !first && (!lazy || __any_sync(0xffffffffu, grows));
+    if constexpr (first) {
+      largest[0] = now[0], largest[1] = now[1];
+    } else if (outgrown) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const float factor = scale.of(now[r]);
@@ -138,14 +140,15 @@ struct RowSoftmax {
   // The whole row's sum, and the logarithm of the sum of exp(score) over the row; -inf where no
   // score is above -inf. `worth`: what a score is worth, not in powers of two: a row of one key has
   // its score then, without the rounding of log 2.
-  template <int headroom>
+  template <int headroom, bool wants_logarithm>
   SINTER_DEVICE void finish(float worth, float (&logarithm)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       total[r] = join_quad(total[r], [](float a, float b) { return a + b; });
       if constexpr (headroom > 0) total[r] *= unit<headroom>;
-      logarithm[r] =
-          total[r] == 0.0f ? minus_infinity() : math::fma(largest[r], worth, math::log(total[r]));
+      logarithm[r] = minus_infinity();
+      if constexpr (wants_logarithm)
+        if (total[r] != 0.0f) logarithm[r] = math::fma(largest[r], worth, math::log(total[r]));
     }
   }
 
