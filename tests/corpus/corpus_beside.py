@@ -1,4 +1,5 @@
 """Results that lie, or are stored, as the product behind them wants it."""
+from corpus_attention import attention
 from corpus_graph import Graph
 
 
@@ -87,3 +88,8 @@ def gradients_behind_an_activation():
 
 
 gradients_behind_an_activation()
+
+
+# Heads of one row, of which several CTAs on an SM have one each.
+attention("beside_each_other", b=7, hq=20, hk=20, sq=1, skv=300, d=32, dv=32, attn_scale=0.18)
+attention("beside_each_other_grouped", b=5, hq=64, hk=32, sq=2, skv=300, d=48, dv=40, attn_scale=0.2, causal_mask_bottom_right=True)

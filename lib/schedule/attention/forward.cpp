@@ -163,79 +163,6 @@ bool lies_in_keys(const AttentionConfig& e, const KernelSpec& outputs) {
   return table(e.scores, k) == table(outputs, v);
 }
 
-// What an SM multiplies, 4096 operations a clock, at the share that was measured, one consumer
-// without another to overlap with at half of that, twice as many of f8, where the softmax may take
-// longer; or what memory brings to so many SMs. (Wide: 66 x 128 heads 576 and 512, 4096 keys, 162
-// us reckoned, 148 on an H100. f8, b4 h32 s4096, d128 and d64 on an H200: 1,270 and 1,270, 1,464
-// and 1,141.)
-double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig& e, double items,
-                                  const DeviceModel& device) {
-  constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55, kStart = 4,
-                   kStartFew = 3;  // microseconds
-  // Of few rows: what one consumer reaches alone, and one SM of its bandwidth. (On an H200, b4 h32
-  // of 8, d128: 8192 keys by 32 CTAs 68 us; b1, 16384 keys by 64 CTAs and by 128 22.4 and 24.4.)
-  constexpr double kReachedFew = 0.57, kOfSm = 0.7;
-  // Clusters of more than two blocks lie so that memory brings half as much to each block where
-  // there are many, whatever the kernel does with it. (On an H200, h32 of 8, d128, us, by blocks of
-  // a cluster: b1, 16,384 keys, 3 38.9, 5 25.6, 6 22.4, 7 29.5, 8 28.3, of which the loads alone
-  // 27; b2, 16,384 keys, 3 40.1, 4 53.6, 5 40.9; b4, 8192 keys, 2 34.1, 3 37.4.)
-  constexpr double kOfSmAlternating = 0.84, kOfSmInCluster = 0.94, kOfSmCrowded = 0.52;
-  constexpr double kCrowded = 0.37;  // of the SMs
-  // What a score takes at least, clocks of an SM; of one consumer with many rows.
-  constexpr double kScore = 0.11, kScoreAlone = 0.17, kScoreF8 = 0.12;
-  const AttentionSpec& a = spec.attention();
-  const std::int64_t depth = spec.extent[AttentionSpec::d], width = spec.extent[AttentionSpec::e];
-  // Scores are computed again for the weights.
-  const double scores = rounds_divided(a.weight) ? 2 : 1;
-  const bool few = !e.wide && e.consumers == 1, shares = a.parts >= 0, cluster = e.key_blocks > 1;
-  const bool many_rows = !e.wide && rows_of(spec) > kConsumerRows,
-             counted = many_rows && !cluster && counts_shares(spec);
-  const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
-  // Tiles of keys, one behind another.
-  const double in_row = shares    ? std::ceil(items * tiles_k / e.grid)
-                        : counted ? longest_share(spec, e) / e.tile_k
-                        : cluster ? std::ceil(tiles_k / e.key_blocks)
-                                  : std::ceil(items / e.grid) * tiles_k;
-  const auto part = [](const BoxedOperand& o, std::int64_t elements) {
-    return static_cast<double>(elements) * (is_f8(o.map.type) ? 0.5 : 1);
-  };
-  const double reached = e.wide ? kReachedWide : few && e.alternating == 1 ? kReachedFew : kReached;
-  const double clocks =
-      e.tile_q * e.tile_k *
-      std::max(2 * (scores * part(e.k, depth) + part(e.v, width)) / kOperations / reached,
-               is_f8(e.k.map.type)                        ? kScoreF8
-               : e.wide || rows_of(spec) <= kConsumerRows ? 0
-               : few && e.alternating == 1                ? kScoreAlone
-                                                          : kScore);  // of a tile
-  const double bytes = bytes_of_attention(spec, e, device),
-               reached_of_sm = e.key_blocks > 2    ? (e.grid > kCrowded * device.sms ? kOfSmCrowded
-                                                                                     : kOfSmInCluster)
-                               : e.alternating > 1 ? kOfSmAlternating
-                               : few               ? kOfSm
-                                                   : 1,
-               of_sm = reached_of_sm * device.sm_bandwidth;
-  // Heads that share K and V read them at once where each has a lane of CTAs; other tiles of rows
-  // do not.
-  const double read_by_tiles =
-      shares && !few ? items * tiles_k * e.tile_k * static_cast<double>(depth + width) *
-                           info(e.k.map.type).bytes /
-                           (e.share_lanes == spec.extent[AttentionSpec::head] ? a.group : 1)
-                     : 0;
-  // The last round of tiles may leave SMs idle. That of few rows, which wait for memory, counts.
-  const auto streamed = [&](double ctas) {
-    return ctas / std::min(device.memory_bandwidth, ctas * of_sm);
-  };
-  const double rest = !few || shares || cluster ? 0 : std::fmod(items, e.grid),
-               memory = rest == 0
-                            ? bytes / e.grid * streamed(e.grid)
-                            : bytes / items *
-                                  (std::floor(items / e.grid) * streamed(e.grid) + streamed(rest));
-  return (few ? kStartFew : kStart) +
-         (shares || cluster ? microseconds_of_join(e, items, static_cast<int>(width)) : 0) +
-         std::max({in_row * clocks * e.least_blocks / device.clock, memory,
-                   read_by_tiles / device.memory_bandwidth});
-}
-
 // Clusters whose blocks divide the keys of a tile of rows, where few tiles leave SMs idle: as many
 // blocks as take the least time, while all clusters run at once. Two warpgroups take the tiles of a
 // block in turns where it has so many that one would be late; not those of two walks, of which the
@@ -284,6 +211,55 @@ void choose_key_blocks(const KernelSpec& spec, double items, const DeviceModel& 
   e = std::move(best);
 }
 
+// Of heads of one tile of rows each, by CTAs of one consumer, what the SM takes that has the most
+// of them: a row of scores waits for one product, the softmax and the next product of each tile of
+// keys, while memory could bring more; several CTAs wait beside each other. Where all run at once,
+// some SMs get one more than others, though these have room. (d64, one query, on an H200, us, one,
+// two, three and four CTAs on an SM: 320 heads of 1500 keys 37.0, 36.0, 34.4, 34.5, 160 of 1500
+// 25.5, 22.5, 18.4, -, 192 of 2000 33.3, 29.7, 25.7, -, 256 of 1024 19.4, 17.8, 23.5, -, 384 of 200
+// 9.0, 8.3, 7.3, 8.2, 1024 of 577 43.4, 36.5, 40.3, 37.2. d128, 320 of 1500 60.1 and 62.3.)
+double microseconds_beside(const KernelSpec& spec, const AttentionConfig& e, double items,
+                           const DeviceModel& device) {
+  constexpr double kClocks[] = {0.2, 0.175, 0.145};  // of a score, by CTAs on an SM
+  // Microseconds of a kernel and of each tile of rows; how uneven; how much more than other kernels
+  // it has of the memory's bandwidth.
+  constexpr double kStart = 3, kTile = 0.35, kUneven = 1.1, kStreamed = 1.12;
+  const double slots = device.sms * e.least_blocks;
+  const double of_sm =
+      items > slots ? std::ceil(items / slots) * e.least_blocks
+                    : std::min<double>(e.least_blocks, std::ceil(kUneven * items / device.sms));
+  const double scores =
+      up(static_cast<std::int64_t>(keys_of_a_row(spec)), e.tile_k) * static_cast<double>(e.tile_q);
+  return kStart +
+         std::max(of_sm * (scores * kClocks[e.least_blocks - 1] / device.clock + kTile),
+                  bytes_of_attention(spec, e, device) / (kStreamed * device.memory_bandwidth));
+}
+
+// Several CTAs on an SM for heads of one tile of rows each, where that is faster; then with its
+// time.
+bool choose_blocks_beside(const KernelSpec& spec, double items, const DeviceModel& device,
+                          AttentionConfig& e) {
+  const AttentionSpec& a = spec.attention();
+  constexpr double kGain = 0.97;
+  constexpr int kMostBlocks = 3;
+  if (e.wide || e.consumers > 1 || e.least_blocks > 1 || a.parts >= 0 || a.splits > 1 ||
+      a.sequences.count > 0 || rows_of(spec) > kConsumerRows || items <= device.sms ||
+      !a.score.statements.empty() || !a.weight.statements.empty())
+    return false;
+  AttentionConfig best = e;
+  double least = kGain * microseconds_beside(spec, e, items, device);
+  for (int blocks = 2; blocks <= kMostBlocks; ++blocks) {
+    AttentionConfig beside = e;
+    if (!choose_tile_beside(beside, spec, blocks, device)) continue;
+    beside.microseconds = microseconds_beside(spec, beside, items, device);
+    if (beside.microseconds >= least) continue;
+    beside.grid = clamp_grid(std::min<double>(items, device.sms * blocks));
+    best = beside, least = kGain * beside.microseconds;
+  }
+  e = std::move(best);
+  return e.least_blocks > 1;
+}
+
 // Completes a plan that has its operands.
 bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, AttentionPlan& plan) {
   const AttentionSpec& a = spec.attention();
@@ -308,7 +284,8 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   e.part_rows = shares ? static_cast<int>(std::min<std::int64_t>(rows_of(spec), kConsumerRows)) : 0;
   e.grid = clamp_grid(std::min<double>(items, device.sms * e.least_blocks));
   if (shares) share_keys(spec, items * tiles_k, device, e);
-  choose_key_blocks(spec, items, device, e);
+  const bool beside = choose_blocks_beside(spec, items, device, e);
+  if (!beside) choose_key_blocks(spec, items, device, e);
   set_swizzled_lines(e.q, kConsumerRows, up(depth, kSwizzledLine));
   if (boxes_members(e.q)) {
     const std::int64_t queries = spec.extent[AttentionSpec::query];
@@ -322,7 +299,7 @@ bool plan_by_warpgroups(const KernelSpec& spec, const DeviceModel& device, Atten
   e.result = stored_sums(plan.spec, e.q.map.type);
   e.threads = 128 * (e.consumers * e.alternating + 1);
   e.heads_together = static_cast<int>(choose_heads_together(spec, e, heads, tiles_q, device));
-  e.microseconds = microseconds_by_warpgroups(spec, e, items, device);
+  if (!beside) e.microseconds = microseconds_by_warpgroups(spec, e, items, device);
   return true;
 }
 

@@ -5,6 +5,7 @@
 
 #include "plan/access.hpp"
 #include "plan/tma_limits.hpp"
+#include "schedule/attention/forward_tile.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -262,6 +263,79 @@ double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e,
       static_cast<double>(spec.extent[A::d]) * info(e.k.map.type).bytes +
       (e.values_in_keys ? 0 : static_cast<double>(spec.extent[A::e]) * info(e.v.map.type).bytes);
   return std::max(bytes - keys * unseen_share(spec) * of_key, 0.0);
+}
+
+// What an SM multiplies, 4096 operations a clock, at the share that was measured, one consumer
+// without another to overlap with at half of that, twice as many of f8, where the softmax may take
+// longer; or what memory brings to so many SMs. (Wide: 66 x 128 heads 576 and 512, 4096 keys, 162
+// us reckoned, 148 on an H100. f8, b4 h32 s4096, d128 and d64 on an H200: 1,270 and 1,270, 1,464
+// and 1,141.)
+double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig& e, double items,
+                                  const DeviceModel& device) {
+  constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55, kStart = 4,
+                   kStartFew = 3;  // microseconds
+  // Of few rows: what one consumer reaches alone, and one SM of its bandwidth. (On an H200, b4 h32
+  // of 8, d128: 8192 keys by 32 CTAs 68 us; b1, 16384 keys by 64 CTAs and by 128 22.4 and 24.4.)
+  constexpr double kReachedFew = 0.57, kOfSm = 0.7;
+  // Clusters of more than two blocks lie so that memory brings half as much to each block where
+  // there are many, whatever the kernel does with it. (On an H200, h32 of 8, d128, us, by blocks of
+  // a cluster: b1, 16,384 keys, 3 38.9, 5 25.6, 6 22.4, 7 29.5, 8 28.3, of which the loads alone
+  // 27; b2, 16,384 keys, 3 40.1, 4 53.6, 5 40.9; b4, 8192 keys, 2 34.1, 3 37.4.)
+  constexpr double kOfSmAlternating = 0.84, kOfSmInCluster = 0.94, kOfSmCrowded = 0.52;
+  constexpr double kCrowded = 0.37;  // of the SMs
+  // What a score takes at least, clocks of an SM; of one consumer with many rows.
+  constexpr double kScore = 0.11, kScoreAlone = 0.17, kScoreF8 = 0.12;
+  const AttentionSpec& a = spec.attention();
+  const std::int64_t depth = spec.extent[AttentionSpec::d], width = spec.extent[AttentionSpec::e];
+  // Scores are computed again for the weights.
+  const double scores = rounds_divided(a.weight) ? 2 : 1;
+  const bool few = !e.wide && e.consumers == 1, shares = a.parts >= 0, cluster = e.key_blocks > 1;
+  const bool many_rows = !e.wide && rows_of(spec) > kConsumerRows,
+             counted = many_rows && !cluster && counts_shares(spec);
+  const double tiles_k = std::ceil(keys_of_a_row(spec) / a.splits / e.tile_k);
+  // Tiles of keys, one behind another.
+  const double in_row = shares    ? std::ceil(items * tiles_k / e.grid)
+                        : counted ? longest_share(spec, e) / e.tile_k
+                        : cluster ? std::ceil(tiles_k / e.key_blocks)
+                                  : std::ceil(items / e.grid) * tiles_k;
+  const auto part = [](const BoxedOperand& o, std::int64_t elements) {
+    return static_cast<double>(elements) * (is_f8(o.map.type) ? 0.5 : 1);
+  };
+  const double reached = e.wide ? kReachedWide : few && e.alternating == 1 ? kReachedFew : kReached;
+  const double clocks =
+      e.tile_q * e.tile_k *
+      std::max(2 * (scores * part(e.k, depth) + part(e.v, width)) / kOperations / reached,
+               is_f8(e.k.map.type)                        ? kScoreF8
+               : e.wide || rows_of(spec) <= kConsumerRows ? 0
+               : few && e.alternating == 1                ? kScoreAlone
+                                                          : kScore);  // of a tile
+  const double bytes = bytes_of_attention(spec, e, device),
+               reached_of_sm = e.key_blocks > 2    ? (e.grid > kCrowded * device.sms ? kOfSmCrowded
+                                                                                     : kOfSmInCluster)
+                               : e.alternating > 1 ? kOfSmAlternating
+                               : few               ? kOfSm
+                                                   : 1,
+               of_sm = reached_of_sm * device.sm_bandwidth;
+  // Heads that share K and V read them at once where each has a lane of CTAs; other tiles of rows
+  // do not.
+  const double read_by_tiles =
+      shares && !few ? items * tiles_k * e.tile_k * static_cast<double>(depth + width) *
+                           info(e.k.map.type).bytes /
+                           (e.share_lanes == spec.extent[AttentionSpec::head] ? a.group : 1)
+                     : 0;
+  // The last round of tiles may leave SMs idle. That of few rows, which wait for memory, counts.
+  const auto streamed = [&](double ctas) {
+    return ctas / std::min(device.memory_bandwidth, ctas * of_sm);
+  };
+  const double rest = !few || shares || cluster ? 0 : std::fmod(items, e.grid),
+               memory = rest == 0
+                            ? bytes / e.grid * streamed(e.grid)
+                            : bytes / items *
+                                  (std::floor(items / e.grid) * streamed(e.grid) + streamed(rest));
+  return (few ? kStartFew : kStart) +
+         (shares || cluster ? microseconds_of_join(e, items, static_cast<int>(width)) : 0) +
+         std::max({in_row * clocks * e.least_blocks / device.clock, memory,
+                   read_by_tiles / device.memory_bandwidth});
 }
 
 }  // namespace sinter

@@ -70,5 +70,8 @@ double microseconds_of_join(const AttentionConfig& e, double items, int width);
 // The bytes that a kernel brings from memory; pages are read once.
 double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e,
                           const DeviceModel& device);
+// What a kernel by warpgroups takes for so many tiles of rows.
+double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig& e, double items,
+                                  const DeviceModel& device);
 
 }  // namespace sinter

@@ -70,6 +70,10 @@ struct Consumers {
 };
 constexpr Consumers kOne{1, 240, 24, 128, 1}, kTwo{2, 240, 24, 128, 1.24};
 
+// Several CTAs on an SM, of one consumer, which share its registers.
+constexpr Consumers kTwoBlocks{1, 232, 24, 128, 1, 2}, kThreeBlocks{1, 136, 24, 128, 1, 3},
+    kFourBlocks{1, 104, 24, 128, 1, 4};
+
 // Of so few keys a tile of rows is soon done (beside_each_other).
 constexpr std::int64_t kFewKeys = 128;
 
@@ -186,9 +190,9 @@ std::vector<Consumers> beside_each_other(const KernelSpec& spec, bool plain,
   if (rows > kConsumerRows)
     some = {{2, 104, 24, 128, 1, 2}};
   else if (plain)
-    some = {{1, 104, 24, 128, 1, 4}, {1, 136, 24, 128, 1, 3}, {1, 232, 24, 128, 1, 2}};
+    some = {kFourBlocks, kThreeBlocks, kTwoBlocks};
   else
-    some = {{1, 136, 24, 128, 1, 3}, {1, 232, 24, 128, 1, 2}};
+    some = {kThreeBlocks, kTwoBlocks};
   std::erase_if(some, [&](const Consumers& c) { return tiles(c) < c.blocks * device.sms; });
   return some;
 }
@@ -367,6 +371,18 @@ bool choose_forward_tile(AttentionConfig& e, const KernelSpec& spec, const Devic
     return false;
   e.shared_bytes = static_cast<std::uint32_t>(e.wide ? wide_shared_bytes(e, depth, width)
                                                      : shared_bytes(e, depth, width));
+  return true;
+}
+
+bool choose_tile_beside(AttentionConfig& e, const KernelSpec& spec, int blocks,
+                        const DeviceModel& device) {
+  const int depth = static_cast<int>(spec.extent[AttentionSpec::d]),
+            width = static_cast<int>(spec.extent[AttentionSpec::e]);
+  const Consumers& c = blocks == 2 ? kTwoBlocks : blocks == 3 ? kThreeBlocks : kFourBlocks;
+  if (is_f8(e.v.map.type) || std::max(depth, width) > kFewElements ||
+      !choose_narrow_tile(e, spec, depth, width, c, true, device))
+    return false;
+  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width));
   return true;
 }
 

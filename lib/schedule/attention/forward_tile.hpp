@@ -11,6 +11,9 @@ inline constexpr int kSwizzledLine =
 // Warpgroups, keys of a tile, stages, registers and shared memory of a configuration that has its
 // operands; false where shared memory has too little room.
 bool choose_forward_tile(AttentionConfig& e, const KernelSpec& spec, const DeviceModel& device);
+// The same of tiles of one consumer, so many of whose CTAs, two to four, lie on an SM.
+bool choose_tile_beside(AttentionConfig& e, const KernelSpec& spec, int blocks,
+                        const DeviceModel& device);
 
 // Whether parts of the keys of a tile of rows have room where Q and stages were, as join_cluster()
 // leaves them (attention_forward_cluster.cuh).
