@@ -65,12 +65,17 @@ Tensor Attention::paged(const char* step, int port, int table) {
   return e_.named(step, Tensor(&e_.graph(), made[0]));
 }
 
-Tensor Attention::product(Tensor a, Tensor b, bool f8_weights) {
-  return detail::add_node(
-      OpKind::matmul,
-      MatmulAttributes{
-          .zero_dominates = bool(keep()), .of_attention = true, .f8_weights = f8_weights},
-      {a, b}, {detail::kNew})[0];
+Tensor Attention::product(Tensor a, Tensor b) {
+  return product({.zero_dominates = bool(keep()), .of_attention = true}, a, b);
+}
+Tensor Attention::values_product(Tensor weights, bool f8_weights) {
+  return product({.zero_dominates = keep() || a_.dropout_probability > 0,
+                  .of_attention = true,
+                  .f8_weights = f8_weights},
+                 weights, value());
+}
+Tensor Attention::product(const MatmulAttributes& attributes, Tensor a, Tensor b) {
+  return detail::add_node(OpKind::matmul, attributes, {a, b}, {detail::kNew})[0];
 }
 
 Tensor Attention::scores() {

@@ -31,10 +31,14 @@ class Attention {
   Tensor after_dropout(const std::string& step, Tensor t);
 
   // a b, where a zero of a hides what b holds when something is masked: a masked column is not
-  // read. `f8_weights`: MatmulAttributes.
-  Tensor product(Tensor a, Tensor b, bool f8_weights = false);
+  // read.
+  Tensor product(Tensor a, Tensor b);
+  // The same of the weights and the values, where dropout hides, too. `f8_weights`:
+  // MatmulAttributes.
+  Tensor values_product(Tensor weights, bool f8_weights);
 
  private:
+  Tensor product(const MatmulAttributes& attributes, Tensor a, Tensor b);
   Tensor paged(const char* step, int port, int table);
   Tensor index_value(const char* step, Tensor t);
   Tensor number(double value) { return e_.scalar(value, index_type_); }

@@ -19,24 +19,23 @@ Probabilities probabilities(Expansion& e, Attention& attention, Tensor sink) {
   if (const Tensor keep = attention.keep())
     s = e.named("masked_scores", select(keep, s, -kInfinity));
   const Tensor seen = e.named("max", reduction(s, ReductionMode::max, one));
+  // A row that sees nothing: exp(s - 0) is 0 for all, and O = 0 / 1 whatever the sink is, NaN too.
+  // Without a sink that is where no score is finite and the sum is 0.
   const Tensor largest = sink ? e.named("max_with_sink", max(seen, sink)) : seen;
-  // Where no score is finite, exp(s - 0) is 0 for all and the sum is 0: then O = 0 / 1.
-  const Tensor shift =
-      e.named("shift", select(e.mask("all_masked", equal(largest, -kInfinity)), 0.0, largest));
+  const Tensor masked = e.mask(sink ? "row_masked" : "all_masked", equal(seen, -kInfinity));
+  const Tensor shift = e.named("shift", select(masked, 0.0, largest));
   const Tensor exponential = e.named("exp", exp(e.named("shifted", s - shift)));
   Tensor total = e.named("sum", sum(exponential, one));
   if (sink)
     total = e.named("sum_with_sink",
                     total + e.named("sink_exp", exp(e.named("sink_shifted", sink - shift))));
-  const Tensor divisor =
-      e.named("divisor", select(e.mask("nothing", equal(total, 0.0)), 1.0, total));
+  const Tensor nothing = sink ? masked : e.mask("nothing", equal(total, 0.0));
+  const Tensor divisor = e.named("divisor", select(nothing, 1.0, total));
   Probabilities r;
   r.p = e.named("probabilities", exponential * e.named("inv_divisor", reciprocal(divisor)));
   if (e.wants(1)) {
     r.stats = shift + e.named("log_sum", log(total));
-    if (sink)
-      r.stats = select(e.mask("row_masked", equal(seen, -kInfinity)), -kInfinity,
-                       e.named("stats", r.stats));
+    if (sink) r.stats = select(masked, -kInfinity, e.named("stats", r.stats));
   }
   return r;
 }
@@ -86,7 +85,7 @@ void sdpa(Expansion& e) {
   // Of f32 and virtual: kernels may round them, before or after the division by their sum, and to
   // f8 where the graph scales them (GRAPH_JSON.md).
   const Tensor weights = attention.after_dropout("probabilities", p);
-  Tensor o = attention.product(weights, attention.value(), e.has(s.scale_s));
+  Tensor o = attention.values_product(weights, e.has(s.scale_s));
   if (const Tensor factor = scales(e, "descale_o", {s.descale_v, s.scale_s, s.descale_s}))
     o = e.named("unscaled_o", e.named("products", o) * factor);
   e.result(2, e.wants(2) ? reduction(o, ReductionMode::amax, {1, 1, 1, 1}) : Tensor());
