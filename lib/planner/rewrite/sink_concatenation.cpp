@@ -128,7 +128,7 @@ class RowsWithSink {
   void combine(NodeId r, TensorId scores, TensorId sink, ReductionMode mode) {
     const Node n = g_.node(r);
     const TensorId y = n.outputs[0];
-    const TensorId of_scores = g_.tensor_like(y, g_[y].dim, g_.type(y), "_of_scores");
+    const TensorId of_scores = g_.tensor_like(y, g_[y].dim, g_.partial_type(n, y), "_of_scores");
     g_.make(of_scores, n.op, n.attributes, {scores}, r);
     PointwiseAttributes with;
     with.mode = mode == ReductionMode::max ? PointwiseMode::max : PointwiseMode::add;

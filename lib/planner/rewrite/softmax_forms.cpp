@@ -122,7 +122,8 @@ TensorId exponentials_of(const Rewriter& g, TensorId total) {
                                                                                         : kNoTensor;
 }
 
-// Weights that are exponentials of distances to the logarithm of the sum.
+// Weights that are exponentials of distances to the logarithm of the sum, which no type rounds on
+// the way.
 bool divide_by_sum(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
@@ -131,13 +132,15 @@ bool divide_by_sum(MovedViews& views, NodeId id) {
       !has_mode(g, n.inputs[0], M::sub))
     return false;
   const TensorId x = input(g, n.inputs[0], 0), logarithm = input(g, n.inputs[0], 1);
-  if (!has_mode(g, logarithm, M::add) || g.type(logarithm) != DataType::f32) return false;
+  const auto rounded = [&](TensorId t) { return g.type(t) != DataType::f32; };
+  if (!has_mode(g, logarithm, M::add) || rounded(logarithm) || rounded(n.inputs[0])) return false;
   for (std::size_t side : {0u, 1u}) {
     const TensorId log = input(g, logarithm, side), largest = input(g, logarithm, 1 - side);
-    if (!has_mode(g, log, M::log)) continue;
+    if (!has_mode(g, log, M::log) || rounded(log)) continue;
     const TensorId total = input(g, log, 0), e = exponentials_of(g, total);
     if (e < 0 || e == y || g[e].dim != g[y].dim || !has_mode(g, input(g, e, 0), M::sub) ||
-        input(g, input(g, e, 0), 0) != x || input(g, input(g, e, 0), 1) != largest)
+        rounded(input(g, e, 0)) || input(g, input(g, e, 0), 0) != x ||
+        input(g, input(g, e, 0), 1) != largest)
       continue;
     PointwiseAttributes quotient;
     quotient.mode = M::div;
