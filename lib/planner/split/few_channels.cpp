@@ -221,6 +221,13 @@ std::optional<FewChannels> few_channels(const KernelSpec& spec, const ResultBloc
     const bool along = !blocks.innermost_alone || &d == &f.dims.back();
     choose_block(spec, f.direction, along ? blocks.strides : keeps_phases ? 0 : 1, d);
   }
+  // A copied filter has zeros beside its taps and channels: an access that does not move along
+  // these says not where.
+  const bool copied = f.direction != Direction::filter_gradient;
+  const auto repeats = [&](int i) { return spec.extent[i] > 1 && f.other->access.stride[i] == 0; };
+  if (copied && (repeats(f.channel) || std::any_of(f.dims.begin(), f.dims.end(),
+                                                   [&](auto& d) { return repeats(d.tap); })))
+    return {};
   return f;
 }
 

@@ -158,7 +158,7 @@ std::vector<KernelSpec> joined_pixels(const KernelSpec& given, Temporaries& temp
   if (!w->access.windows.empty()) return {};
   const auto roles = forward_roles(*old);
   const auto d = roles ? joined_dim(given, *x, *roles) : std::nullopt;
-  if (!d) return {};
+  if (!d || w->access.stride[d->tap] == 0) return {};  // which bounds the taps of the copy
   const std::int64_t u = d->stride, channels = given.extent[d->channel];
   const int rank = given.extent.size();
 

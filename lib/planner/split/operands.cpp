@@ -207,7 +207,7 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   // For tests on small shapes: the fastest way of each, or the last.
   const std::string asked = env_value("SINTER_REARRANGE");
   const bool last = asked == "last", anyway = last || asked == "on";
-  if (!spec.as_contraction() || !state.device().has_wgmma) return {};
+  if (!spec.as_contraction() || !state.device().has_wgmma || count(spec.extent) == 0) return {};
   const Node& node = state.node(contraction_of(state, spec));
   const bool matmul = is_matmul(node.op);
   const ScheduledKernel as_it_is = schedule_kernel(spec, state.context());

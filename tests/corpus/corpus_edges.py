@@ -1,0 +1,92 @@
+"""What random graphs found at the edges: numbers that are not finite, operands of one element
+repeated, products of nothing."""
+from corpus_graph import Graph, channels_last
+
+
+def attention_with(name, inputs, sq=70, d=32, io="bf16", **attributes):
+    g = Graph(f"attention_{name}", io)
+    for t in "qkv":
+        g.tensor(t, [2, 2, sq, d])
+    lengths = {}
+    if attributes.get("padding_mask"):
+        for t in ("SEQ_LEN_Q", "SEQ_LEN_KV"):
+            g.tensor(t.lower(), [2, 1, 1, 1], data_type="i32")
+            lengths[t] = t.lower()
+    g.node("sdpa", {"Q": "q", "K": "k", "V": "v", **lengths, **inputs}, {"O": "o"},
+           generate_stats=False, attn_scale=0.2, **attributes)
+    g.output("o")
+    return g
+
+
+# Rows that see nothing are zeros, whatever the sink is: the logarithm of a number below zero.
+for heads, sq in (("", 70), ("_wide", 20)):
+    g = attention_with(f"sink_nan{heads}", {"SINK_TOKEN": "sink"}, sq, 600 if heads else 32,
+                       padding_mask=True)
+    g.tensor("below", [1, 2, 1, 1])
+    g.value("minus", -1)
+    g.pointwise("sub", "negative", "minus", g.pointwise("mul", "squared", "below", "below"))
+    g.pointwise("log", "sink", "negative")
+
+# What V holds at dropped weights has no effect: -infinity, where nearly all are dropped.
+g = attention_with("dropout_infinite", {"Seed": "seed", "Offset": "offset"},
+                   dropout_probability=0.999)
+g.value("seed", 7, "i64")
+g.value("offset", 0, "i64")
+g.tensor("x", [2, 2, 70, 32])
+g.value("zero", 0)
+g.pointwise("log", "v", g.pointwise("mul", "zeros", g.pointwise("abs", "sizes", "x"), "zero"))
+
+# A sum of scores and sink in f64, which is rounded once.
+g = Graph("attention_written_out_sink_f64", "f32", "f32", "f64")
+g.tensor("scores", [2, 4, 8, 2])
+g.tensor("sink", [2, 4, 8, 1])
+g.tensor("v", [2, 4, 2, 8])  # so that all results are compared
+g.pointwise("mul", "scaled", "scores", g.value("scale", 0.125))
+g.node("concatenate", {"IN_0": "scaled", "IN_1": "sink"}, "beside", compute_data_type="f32", axis=3)
+g.reduction("max", "beside", "largest", [2, 4, 8, 1])
+g.pointwise("exp", "weights", g.pointwise("sub", "shifted", "beside", "largest"))
+g.reduction("add", "weights", "total", [2, 4, 8, 1])
+g.pointwise("div", "p", "weights", "total")
+g.slice("p", "seen", [0, 0, 0, 0], [2, 4, 8, 2])
+g.matmul("seen", "v", "o")
+g.output("o")
+
+
+def repeated_taps(name, x, stride):
+    """A filter of one column, repeated by its stride: copies of it have zeros beside its taps."""
+    g = Graph(f"convolution_repeated_taps{name}", "bf16")
+    n, c, h, w = x
+    g.tensor("x", x, stride=channels_last(x))
+    g.tensor("w", [32, c, 3, 3], stride=[c * 3, 3, 1, 0])
+    g.conv("x", "w", "c", pre_padding=[1, 1], post_padding=[1, 1], stride=[stride, stride])
+    y = [n, 32, -(-h // stride), -(-w // stride)]
+    g.output("c", dim=y, stride=channels_last(y))
+
+
+repeated_taps("", [1, 32, 6, 9], 1)
+repeated_taps("_stride_2", [1, 32, 6, 10], 2)
+repeated_taps("_few_channels", [2, 4, 12, 12], 1)
+
+# A filter's gradient of no images, whose operands both want k last.
+g = Graph("convolution_filter_gradient_of_nothing", "f32", compute="tf32")
+g.tensor("x", [0, 16, 6, 8])
+g.tensor("dy", [0, 16, 6, 8])
+g.node("conv_wgrad", {"DY": "dy", "X": "x"}, {"DW": "dw"}, pre_padding=[1, 1], post_padding=[1, 1])
+g.output("dw", dim=[16, 16, 3, 3])
+
+# exp(x - (largest + log(sum))), where a type on the way rounds what others write as a quotient.
+for name, rounded in (("logarithm", {"log": "u8"}), ("distance", {"distance": "bf16"}),
+                      ("scores", {"shifted": "f8e5m2"})):
+    g = Graph(f"attention_written_out_rounded_{name}", "bf16")
+    for t in ("q", "k", "v"):
+        g.tensor(t, [1, 2, 24, 32])
+    x = g.matmul("q", g.transpose("k", "kt", [0, 1, 3, 2]), "x")
+    g.reduction("max", x, "largest", [1, 2, 24, 1])
+    g.pointwise("exp", "e", g.pointwise("sub", "shifted", x, "largest"))
+    g.reduction("add", "e", "sum", [1, 2, 24, 1])
+    g.pointwise("add", "total", "largest", g.pointwise("log", "log", "sum"))
+    g.pointwise("exp", "p", g.pointwise("sub", "distance", x, "total"))
+    for t, data_type in rounded.items():
+        g.tensor(t, data_type=data_type)
+    g.matmul("p", "v", "o")
+    g.output("o")
