@@ -151,7 +151,7 @@ void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
     if (tf32_allowed) job.tensor_core_depth = 8;
     // What is read in place from a graph input of a narrow type loses nothing.
     const bool exact = is_as_wide_a_float(narrow, job.in[i].view.type);
-    if (narrow != DataType::none && !exact && needed[i].volume() > 0 && !graph_[x].has_value)
+    if (narrow != DataType::none && !exact && needed[i].volume() > 0)
       job.in[i] = narrowed(job.in[i], x, needed[i], narrow, part_of_largest);
   }
   // Hopper's tensor cores align 32 products of 8-bit numbers and the sum so far to the largest of

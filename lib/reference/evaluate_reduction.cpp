@@ -40,6 +40,7 @@ Judged square_root(const Judged& sum, const Precision& precision) {
 
 struct SumState {
   Sums sums;
+  double lost = 0;  // by the roundings of the sum: terms that are nearly equal round alike
   void add(double v, double e, const Context& c) {
     if (c.mode == ReductionMode::norm2) {
       if (e > 0) sums.p += 2 * std::fabs(v) * e + e * e;
@@ -48,11 +49,18 @@ struct SumState {
       sums.p += e;
       if (c.mode == ReductionMode::norm1) v = std::fabs(v);
     }
+    const double before = sums.v;
     sums.v += v;
+    if (std::isfinite(sums.v)) {  // Knuth's TwoSum
+      const double part = sums.v - before;
+      lost += (before - (sums.v - part)) + (v - part);
+    }
     sums.s += std::fabs(v);
     sums.q += v * v;
   }
   Judged finish(std::int64_t n, const Context& c) const {
+    Sums sums = this->sums;
+    sums.v += lost;
     const bool squares = c.mode == ReductionMode::norm2;
     const Judged sum = finish_sum(sums, summation_growth(sums, n) + (squares ? 1 : 0),
                                   squares ? c.unit * c.unit : c.unit, c.precision);
