@@ -46,7 +46,8 @@ constexpr EnvVariable kVariables[] = {
      "tests: least elements of a block where a reduction is cut in parts; where it is set, any "
      "filter's gradient in a class of extents is cut by images"},
     {"SINTER_TEST_DATA", "tests: the source tree, where it has moved since they were built"},
-    {"SINTER_TEST_DEVICE", "tests: cpu, interpreter, emulator or emulator_sm_90a instead of a GPU"},
+    {"SINTER_TEST_DEVICE",
+     "tests: cpu, interpreter, interpreter_sm_90a, emulator or emulator_sm_90a instead of a GPU"},
     {"SINTER_TUNING_FILE", "measured configurations that planning uses, see sinter tune"},
     {"SINTER_WORKLOADS", "tools/gpu_check: folder of graphs to benchmark"},
 };

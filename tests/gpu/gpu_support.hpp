@@ -21,6 +21,7 @@ struct GraphSource {
   int most_untrusted = 100;  // per cent of the elements whose bound of the error judges nothing
   // Plans the graph for an architecture where that is not plainly done.
   std::function<Result<Plan>(Graph&, const std::string&)> plan{};
+  bool drawn = false;  // each kernel in any of the configurations that it could have
 };
 
 class Failures {

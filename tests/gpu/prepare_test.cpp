@@ -35,7 +35,8 @@ void check_prepared(Graph& graph) {
 
 TEST_CASE("plans of constants and of the rest give what the graph gives", "[prepare][rearranged]") {
   const char* const device = std::getenv("SINTER_TEST_DEVICE");
-  if (device && std::string_view(device) == "interpreter") return;  // of whole graphs alone
+  if (device && std::string_view(device).starts_with("interpreter"))
+    return;  // of whole graphs alone
   Graph first_layer({.name = "first_layer", .io = bf16});
   {
     auto x = first_layer.tensor("x", nhwc({1, 3, 22, 24}));

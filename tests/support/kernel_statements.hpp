@@ -188,7 +188,7 @@ class KernelStatements {
           break;
         }
         case StatementKind::partial:
-          v[i] = partial_[port];
+          v[i] = partial_[port].result();
           break;
         case StatementKind::reduce:
           if (!s.access.stride.empty() && !locate(s.access, at).inside) break;
@@ -226,13 +226,41 @@ class KernelStatements {
 
   // ---- reductions
 
+  // What a reduction has so far. Terms are added by twos, these by twos, and so on: a kernel's
+  // threads add side by side, so that the bound of the error allows fewer roundings than terms.
+  struct Running {
+    double value = 0;  // of all but sums
+    DataType arithmetic = DataType::f32;
+    std::int64_t terms = 0;
+    std::vector<double> sums{};  // of 1, 2, 4 ... terms, where that bit of `terms` is set
+
+    void add(double term) {
+      double sum = rounded(arithmetic, term);
+      std::size_t i = 0;
+      for (; terms >> i & 1; ++i) sum = rounded(arithmetic, sums[i] + sum);
+      if (i == sums.size()) sums.push_back(0);
+      sums[i] = sum;
+      ++terms;
+    }
+    double result() const {
+      double sum = value;
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        if (terms >> i & 1) sum = rounded(arithmetic, sum + sums[i]);
+      return sum;
+    }
+  };
+  template <class Reduction>
+  static Running running(const Reduction& r) {
+    return {.value = identity(r.mode), .arithmetic = r.arithmetic};
+  }
+
   // The running result of a column in the slot of the row that is being computed.
-  double& column(int c, const Index& at) {
+  Running& column(int c, const Index& at) {
     Index key(at.begin() + spec_.rowwise().outer_rank, at.end());
     key.push_back(row_ % spec_.rowwise().num_partials);
     key.push_back(c);
-    const auto mode = spec_.columns[static_cast<std::size_t>(c)].mode;
-    return columns_.try_emplace(key, identity(mode)).first->second;
+    return columns_.try_emplace(key, running(spec_.columns[static_cast<std::size_t>(c)]))
+        .first->second;
   }
   // Every slot is written, also those that no row came to.
   void store_columns() {
@@ -247,14 +275,14 @@ class KernelStatements {
                       store_element(port.type,
                                     memory_[static_cast<std::size_t>(spec_.columns[c].port)],
                                     locate(port.access, at).offset + row_ * row,
-                                    column(static_cast<int>(c), at));
+                                    column(static_cast<int>(c), at).result());
                     }));
       }
     }
   }
 
   // The running result of some rows or columns of a contraction's results, or of attention's.
-  double& part(int number, const Index& at) {
+  Running& part(int number, const Index& at) {
     using A = AttentionSpec;
     const ContractionSpec* const c = spec_.as_contraction();
     const auto& r = spec_.columns[static_cast<std::size_t>(number)];
@@ -268,29 +296,27 @@ class KernelStatements {
         locate(spec_.ports[static_cast<std::size_t>(r.port)].access, at).offset +
         (c ? group(c->first_m(), c->m) : group(A::member, 2)) * r.slot_m +
         (c ? group(c->first_n(), c->n) : group(A::e, 1)) * r.slot_n;
-    return columns_.try_emplace(Index{number, place}, identity(r.mode)).first->second;
+    return columns_.try_emplace(Index{number, place}, running(r)).first->second;
   }
   void store_parts() {
     for (const auto& [key, value] : columns_) {
       const int port = spec_.columns[static_cast<std::size_t>(key[0])].port;
       store_element(spec_.ports[static_cast<std::size_t>(port)].type,
-                    memory_[static_cast<std::size_t>(port)], key[1], value);
+                    memory_[static_cast<std::size_t>(port)], key[1], value.result());
     }
   }
 
   template <class Reduction>
-  static void accumulate(const Reduction& k, double& p, double x) {
-    const auto sum = [&](double term) {
-      p = rounded(k.arithmetic, p + rounded(k.arithmetic, term));
-    };
+  static void accumulate(const Reduction& k, Running& running, double x) {
+    double& p = running.value;
     switch (k.mode) {
       case ReductionMode::add:
       case ReductionMode::avg:
-        return sum(x);
+        return running.add(x);
       case ReductionMode::norm1:
-        return sum(std::fabs(x));
+        return running.add(std::fabs(x));
       case ReductionMode::norm2:
-        return sum(x * x);
+        return running.add(x * x);
       case ReductionMode::mul:
         p = rounded(k.arithmetic, p * x);
         return;
@@ -324,7 +350,7 @@ class KernelStatements {
   }
   double finish(int r) const {
     const auto& k = spec_.rowwise().reductions[static_cast<std::size_t>(r)];
-    const double p = partial_[static_cast<std::size_t>(r)];
+    const double p = partial_[static_cast<std::size_t>(r)].result();
     if (k.mode == ReductionMode::norm2) return rounded(k.arithmetic, std::sqrt(p));
     if (k.mode == ReductionMode::avg)
       return rounded(k.arithmetic, p / static_cast<double>(k.length));
@@ -403,9 +429,10 @@ class KernelStatements {
   const KernelSpec& spec_;
   std::vector<void*> memory_;  // by port
   double accumulator_[2] = {};
-  std::vector<double> partial_, finished_;
+  std::vector<Running> partial_;
+  std::vector<double> finished_;
   // Rowwise: by place in the row, slot and column reduction; contraction: by reduction and place.
-  std::map<Index, double> columns_;
+  std::map<Index, Running> columns_;
   std::map<std::int64_t, double> of_windows_;  // sums of pixels, by place
   std::int64_t row_ = 0;
 };

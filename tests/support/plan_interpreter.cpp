@@ -42,7 +42,7 @@ class Kernel : KernelStatements {
                   const std::int64_t first = rows.group > 1 ? at[last] : 0;
                   if (first % rows.group != 0) return;
                   partial_.clear();
-                  for (const auto& r : rows.reductions) partial_.push_back(identity(r.mode));
+                  for (const auto& r : rows.reductions) partial_.push_back(running(r));
                   finished_.assign(rows.reductions.size(),
                                    std::numeric_limits<double>::quiet_NaN());
                   for (int phase = 0; phase < rows.phases; ++phase) {
@@ -91,8 +91,7 @@ class Kernel : KernelStatements {
     for_indices(at, rows.outer_rank, last, std::function<void()>([&] {
                   for (std::int64_t i = 0; i < spec_.extent[last]; i += rows.segment) {
                     for (std::size_t r = 0; r < rows.reductions.size(); ++r)
-                      if (rows.reductions[r].segmented)
-                        partial_[r] = identity(rows.reductions[r].mode);
+                      if (rows.reductions[r].segmented) partial_[r] = running(rows.reductions[r]);
                     elements(i, last_phase - 1);
                     for (std::size_t r = 0; r < rows.reductions.size(); ++r)
                       if (rows.reductions[r].segmented) finished_[r] = finish(static_cast<int>(r));

@@ -50,6 +50,15 @@ constexpr Maker kWrittenOut[] = {
     {"convolutions", grow_convolutions, 10, false},
     {"joined_parts", grow_joined_parts, 8, false},
 };
+// The same of seeds from kLayersVary on.
+constexpr Maker kLayers[] = {
+    {"sums_of_products", grow_sums_of_products, 8, false},
+    {"chained", grow_chained, 6, false},
+    {"dequantized", grow_dequantized, 6, false},
+    {"halves", grow_halves, 6, false},
+    {"pooled", grow_pooled, 6, false},
+    {"across", grow_across, 6, false},
+};
 
 struct Types {
   DataType io, intermediate, compute;
@@ -74,7 +83,10 @@ Types graph_types(Random& random, bool exact) {
 
 }  // namespace
 
-Shared<Graph> random_graph(const RandomGraphOptions& options) {
+Shared<Graph> random_graph(const RandomGraphOptions& given) {
+  RandomGraphOptions options = given;
+  const bool layers = options.seed >= kLayersVary;
+  if (layers && Random(options.seed + 3).chance(0.05)) options.max_elements *= 8;
   Random random(options.seed);
   const Types types = graph_types(random, options.exact_only);
   GraphOptions graph_options;
@@ -95,6 +107,8 @@ Shared<Graph> random_graph(const RandomGraphOptions& options) {
   const bool written_out = Random(options.seed + 1).chance(0.5);
   for (const auto& m : kWrittenOut)
     if (written_out || m.name == options.often) offer(m);
+  for (const auto& m : kLayers)
+    if (layers && (written_out || m.name == options.often)) offer(m);
   while (grower.nodes_left() > 0) grower.random.weighted(makers)->grow(grower);
   grower.finish();
   if (options.seed >= kCallsVary) vary_calls(*graph, Random(options.seed + 2));

@@ -14,6 +14,10 @@ namespace sinter::test {
 // multiples of few bytes, long chains, and extents of which nearly all are 1.
 constexpr std::uint64_t kCallsVary = 40'000'000;
 
+// From this one on the makers of random_graph_layers.cpp stand beside the others, attention is
+// written out in more forms, and a few graphs have tensors eight times as large.
+constexpr std::uint64_t kLayersVary = 48'000'000;
+
 struct RandomGraphOptions {
   std::uint64_t seed = 0;
   int max_nodes = 12;

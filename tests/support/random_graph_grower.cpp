@@ -386,14 +386,15 @@ std::vector<TensorId> Grower::add(OpKind op, Attributes attributes, std::vector<
     decorate(t);
     t.dim = r.dim;
     t.dim_known = !r.dim.empty();
-    if (t.dim_known && random.chance(0.1)) t.stride = strides(t.dim, true);
+    if (t.dim_known && !plain_ && random.chance(0.1)) t.stride = strides(t.dim, true);
     t.data_type = r.type != DataType::none ? r.type : result_type(magnitude);
     outputs.push_back(graph_.declare(t));
     keep(outputs.back(), magnitude);
+    if (plain_) inner_.push_back(outputs.back());
   }
   NodeOptions options;
   if (random.chance(0.3)) options.name = new_name();
-  if (!exact() && random.chance(0.05))
+  if (!exact() && !plain_ && random.chance(0.05))
     options.compute = random.pick({f32, f32, f64, tf32, f16, bf16, i32, i64});
   const auto ids = graph_.add(op, std::move(attributes), std::move(inputs), outputs, options, {});
   if (!graph_.diagnostics().empty()) throw std::logic_error(graph_.diagnostics().back().message());
@@ -411,6 +412,7 @@ void Grower::finish() {
   for (std::size_t i = 0; i < results.size(); ++i) {
     const TensorDesc& t = graph_[results[i]];
     const bool last = i + 1 == results.size() && !any;
+    if (!last && t.read && std::binary_search(inner_.begin(), inner_.end(), results[i])) continue;
     if (!last && !random.chance(t.read ? 0.1 : 0.85)) continue;
     any = true;
     TensorOptions o;

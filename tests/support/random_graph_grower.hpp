@@ -86,6 +86,9 @@ class Grower {
   std::vector<TensorId> add(OpKind op, Attributes attributes, std::vector<TensorId> inputs,
                             const std::vector<Result>& results, double magnitude = 0);
   void finish();  // chooses the outputs
+  // Results that follow are packed, computed as the graph says, and no outputs if a node reads
+  // them.
+  void keep_plain(bool on) { plain_ = on; }
 
  private:
   Dims strides(const Dims& dim, bool written);
@@ -101,10 +104,11 @@ class Grower {
   const RandomGraphOptions& options_;
   Random names_;
   int nodes_ = 1;
-  bool zeros_ = false, chain_ = false, ones_ = false;
+  bool zeros_ = false, chain_ = false, ones_ = false, plain_ = false;
   std::int64_t names_made_ = 0;
   std::vector<TensorId> pool_;     // what later nodes may read
   std::vector<double> magnitude_;  // by tensor
+  std::vector<TensorId> inner_;    // results that were kept plain, in order
 };
 
 // ---- the makers, one a family of operations
@@ -136,6 +140,12 @@ void grow_rotation(Grower& g);
 void grow_gated(Grower& g);
 void grow_convolutions(Grower& g);
 void grow_joined_parts(Grower& g);
+void grow_sums_of_products(Grower& g);
+void grow_chained(Grower& g);
+void grow_dequantized(Grower& g);
+void grow_halves(Grower& g);
+void grow_pooled(Grower& g);
+void grow_across(Grower& g);
 
 // What the graph leaves to its calls (random_graph_calls.cpp); its nodes stay as they are.
 void vary_calls(Graph& g, Random random);

@@ -2,117 +2,12 @@
 // gradients, norms, quantisation, rotations, gated layers, chains of convolutions.
 #include <algorithm>
 
-#include "support/random_graph_grower.hpp"
+#include "support/random_graph_steps.hpp"
 
 namespace sinter::test {
 namespace {
 
 using M = PointwiseMode;
-
-// The nodes of one such piece, whose results have the types that a framework gives them: all the
-// graph's intermediate one, or each step rounded to its io type. Now and then any.
-class Steps {
- public:
-  explicit Steps(Grower& grower)
-      : g(grower), rounds_(g.random.chance(0.35)), any_type_(g.random.chance(0.1)) {}
-
-  Grower& g;
-
-  TensorId pointwise(M mode, std::vector<TensorId> in, DataType type = DataType::none) {
-    return pointwise({.mode = mode}, std::move(in), type);
-  }
-  TensorId pointwise(PointwiseAttributes a, std::vector<TensorId> in,
-                     DataType type = DataType::none) {
-    in.resize(3, kNoTensor);
-    return one(OpKind::pointwise, a, std::move(in), {}, type);
-  }
-  TensorId matmul(TensorId a, TensorId b) {
-    return one(OpKind::matmul, MatmulAttributes{}, {a, b}, {});
-  }
-  TensorId reduce(ReductionMode mode, TensorId x, const Dims& kept) {
-    ReductionAttributes a;
-    a.mode = mode;
-    return one(OpKind::reduction, a, {x}, kept);
-  }
-  TensorId reshape(TensorId x, const Dims& dim) {
-    return one(OpKind::reshape, ReshapeAttributes{.dim = dim}, {x}, {});
-  }
-  TensorId transpose(TensorId x, std::initializer_list<int> permutation) {
-    TransposeAttributes a;
-    for (int i : permutation) a.permutation.push_back(i);
-    return one(OpKind::transpose, a, {x}, {});
-  }
-  // The elements from `start` to `limit` of one axis.
-  TensorId part(TensorId x, int axis, std::int64_t start, std::int64_t limit,
-                std::int64_t step = 1) {
-    SliceAttributes a;
-    const Dims& dim = g.dim(x);
-    a.start = Dims::filled(dim.size(), 0);
-    a.limit = dim;
-    a.start[axis] = start;
-    a.limit[axis] = limit;
-    if (step != 1) {
-      a.step = Dims::filled(dim.size(), 1);
-      a.step[axis] = step;
-    }
-    return one(OpKind::slice, a, {x}, {});
-  }
-  TensorId joined(std::vector<TensorId> parts, int axis) {
-    ConcatenateAttributes a;
-    a.axis = axis;
-    return one(OpKind::concatenate, a, std::move(parts), {});
-  }
-  TensorId index(TensorId like, int axis) {
-    PointwiseAttributes a;
-    a.mode = M::gen_index;
-    a.axis = axis;
-    return pointwise(a, {like}, f32);
-  }
-  TensorId number(double value) { return g.scalar(value, f32); }
-  TensorId softmax(TensorId x, const Dims& kept, int axis) {
-    if (g.random.chance(0.5)) {
-      SoftmaxAttributes a;
-      a.axis = axis;
-      return g.add(OpKind::softmax, a, {x}, {{true, {}, type()}, {false}})[0];
-    }
-    const TensorId largest = reduce(ReductionMode::max, x, kept);
-    const TensorId e = pointwise(M::exp, {pointwise(M::sub, {x, largest})});
-    return pointwise(M::div, {e, reduce(ReductionMode::add, e, kept)});
-  }
-  // (x - mean) / sqrt(variance + epsilon), or x / sqrt(mean of squares + epsilon).
-  TensorId normalized(TensorId x, const Dims& kept) {
-    const bool centred = g.random.chance(0.7);
-    if (centred) x = pointwise(M::sub, {x, reduce(ReductionMode::avg, x, kept)});
-    const TensorId square = pointwise(M::mul, {x, x});
-    const TensorId variance = reduce(ReductionMode::avg, square, kept);
-    const TensorId sum = pointwise(M::add, {variance, number(g.random.pick({1e-5, 1e-3, 1.0}))});
-    return g.random.chance(0.5) ? pointwise(M::mul, {x, pointwise(M::rsqrt, {sum})})
-                                : pointwise(M::div, {x, pointwise(M::sqrt, {sum})});
-  }
-  TensorId activation(TensorId x) {
-    return pointwise(g.random.pick({M::relu_fwd, M::gelu_fwd, M::swish_fwd, M::tanh_fwd,
-                                    M::gelu_approx_tanh_fwd, M::sigmoid_fwd}),
-                     {x});
-  }
-  // What is stored in narrow: the io type.
-  TensorId narrowed(TensorId x) {
-    return pointwise(M::identity, {x}, is_floating(io()) ? io() : f16);
-  }
-  DataType io() const { return g.graph().options().io; }
-
- private:
-  DataType type() const {
-    if (any_type_) return DataType::none;
-    const DataType t = rounds_ ? io() : g.graph().options().intermediate;
-    return is_floating(t) && t != f8e8m0 && t != f4e2m1 ? t : f32;
-  }
-  TensorId one(OpKind op, Attributes a, std::vector<TensorId> in, const Dims& dim,
-               DataType as = DataType::none) {
-    return g.add(op, std::move(a), std::move(in),
-                 {{true, dim, as == DataType::none ? type() : as}})[0];
-  }
-  bool rounds_, any_type_;
-};
 
 // ---- attention
 
@@ -166,6 +61,27 @@ TensorId repeated(Steps& s, const Heads& a, TensorId x) {
   return s.reshape(all, {a.b, a.h, a.n, a.d});
 }
 
+bool varies(const Grower& g) { return g.options().seed >= kLayersVary; }
+
+// Any comparison of column and row, or of their distance and a number, seen where it holds or where
+// it does not.
+TensorId masked_by_index(Steps& s, TensorId x, TensorId row, TensorId hidden) {
+  auto& r = s.g.random;
+  const M mode =
+      r.pick({M::cmp_le, M::cmp_le, M::cmp_lt, M::cmp_ge, M::cmp_gt, M::cmp_neq, M::cmp_eq});
+  TensorId left = s.index(x, 3), right = row;
+  if (r.chance(0.4)) {
+    left = s.pointwise(M::sub, {left, right}, f32);
+    right = s.number(static_cast<double>(r.between(-3, 3)));
+  }
+  if (r.chance(0.4)) std::swap(left, right);
+  TensorId seen = s.pointwise(mode, {left, right}, boolean);
+  if (r.chance(0.2)) seen = s.pointwise(M::identity, {seen}, boolean);
+  if (r.chance(0.3)) seen = s.pointwise(M::logical_not, {seen}, boolean);
+  return r.chance(0.6) ? s.pointwise(M::binary_select, {x, hidden, seen})
+                       : s.pointwise(M::binary_select, {hidden, x, seen});
+}
+
 TensorId masked(Steps& s, const Heads& a, TensorId x) {
   Grower& g = s.g;
   const double p = g.random.real(0, 1);
@@ -190,9 +106,28 @@ TensorId masked(Steps& s, const Heads& a, TensorId x) {
     TensorId row = s.index(x, 2);
     if (g.random.chance(0.3))
       row = s.pointwise(M::add, {row, s.number(static_cast<double>(a.n - a.m))}, f32);
+    if (varies(g)) return masked_by_index(s, x, row, hidden);
     seen = s.pointwise(M::cmp_le, {s.index(x, 3), row}, boolean);
   }
   return s.pointwise(M::binary_select, {x, hidden, seen});
+}
+
+// A softmax in a form of its own: with a column that has no value, or by the logarithm of the sum.
+TensorId weights_of(Steps& s, const Heads& a, TensorId x) {
+  auto& r = s.g.random;
+  if (r.chance(0.5)) {
+    const TensorId all = s.joined({x, s.g.operand(a.rows())}, 3);
+    return s.part(s.softmax(all, a.rows(), -1), 3, 0, a.n);
+  }
+  const TensorId largest = s.reduce(ReductionMode::max, x, a.rows());
+  const TensorId e = s.pointwise(M::exp, {s.pointwise(M::sub, {x, largest})});
+  const TensorId log = s.pointwise(M::log, {s.reduce(ReductionMode::add, e, a.rows())});
+  return s.pointwise(M::exp, {s.pointwise(M::sub, {x, s.pointwise(M::add, {largest, log})})});
+}
+// Without the largest score: of rows that are not masked.
+TensorId weights_without_largest(Steps& s, const Heads& a, TensorId x) {
+  const TensorId e = s.pointwise(M::exp, {x});
+  return s.pointwise(M::div, {e, s.reduce(ReductionMode::add, e, a.rows())});
 }
 
 // The gradients of O = P V: dQ, dK and dV, those that are drawn.
@@ -259,13 +194,18 @@ void grow_written_attention(Grower& g) {
   } else {
     x = s.matmul(left, kt);
   }
+  const bool scaled_last = varies(g) && !of_q && r.chance(0.3);  // behind the mask
+  if (scaled_last) x = masked(s, a, x);
   if (!of_q) x = s.pointwise(r.chance(0.5) ? M::mul : M::div, {x, s.number(scale)});
   if (r.chance(0.12)) {  // a soft cap
     const TensorId cap = s.number(5);
     x = s.pointwise(M::mul, {s.pointwise(M::tanh_fwd, {s.pointwise(M::div, {x, cap})}), cap});
   }
-  x = masked(s, a, x);
-  TensorId p = s.softmax(x, a.rows(), r.chance(0.5) ? -1 : 3);
+  const bool bare = varies(g) && !scaled_last && r.chance(0.1);
+  if (!scaled_last && !bare) x = masked(s, a, x);
+  TensorId p = bare                         ? weights_without_largest(s, a, x)
+               : varies(g) && r.chance(0.4) ? weights_of(s, a, x)
+                                            : s.softmax(x, a.rows(), r.chance(0.5) ? -1 : 3);
   if (r.chance(0.4)) p = s.narrowed(p);
   if (r.chance(0.15)) {
     RngAttributes rng;
@@ -365,6 +305,7 @@ void grow_rotation(Grower& g) {
   const bool turned = r.chance(0.3);
   TensorId x =
       turned ? s.transpose(g.operand({b, rows, h, d}), {0, 2, 1, 3}) : g.operand({b, h, rows, d});
+  if (varies(g) && r.chance(0.3)) x = s.normalized(x, {b, h, rows, 1});
   const Dims angles = r.chance(0.7) ? Dims{1, 1, rows, d} : Dims{b, 1, rows, d};
   const TensorId cosine = g.operand(angles), sine = g.operand(angles);
   TensorId other;
