@@ -82,8 +82,9 @@ std::size_t BindingTable::find(const TensorKey& key) const {
   return at != by_name_.end() && tensors_[*at].name == key.name() ? *at : kNone;
 }
 
-Status BindingTable::place(const Binding& binding, bool only_numbers,
+Status BindingTable::place(const Binding& binding, std::span<const Binding> numbers,
                            std::span<void*> pointers) const {
+  const bool only_numbers = !numbers.empty();
   const std::size_t at = find(binding.tensor);
   if (at == kNone) return unknown(binding.tensor);
   const PlanTensor& tensor = tensors_[at];
@@ -105,7 +106,8 @@ Status BindingTable::place(const Binding& binding, bool only_numbers,
                       .seen = "a pointer, after it was bound",
                       .allowed = "what is passed by value",
                       .fix = again};
-  if (!only_numbers && pointers[at] != &not_bound)
+  const auto is_of = [&](const Binding& b) { return pointers[at] == &b.number; };
+  if (only_numbers ? std::ranges::any_of(numbers, is_of) : pointers[at] != &not_bound)
     return Diagnostic{.rule = Rule::binding_repeated, .tensor = tensor.name};
   if (tensor.by_value) {
     pointers[at] = const_cast<Number*>(&binding.number);
@@ -119,7 +121,7 @@ Status BindingTable::place(const Binding& binding, bool only_numbers,
 
 Status BindingTable::renumber(std::span<const Binding> numbers, std::span<void*> pointers) const {
   for (const Binding& number : numbers) {
-    auto placed = place(number, true, pointers);
+    auto placed = place(number, numbers, pointers);
     SINTER_TRY(placed);
   }
   return Done{};
@@ -128,7 +130,7 @@ Status BindingTable::renumber(std::span<const Binding> numbers, std::span<void*>
 Status BindingTable::resolve(std::span<const Binding> bindings, std::span<void*> pointers) const {
   std::fill(pointers.begin(), pointers.end(), &not_bound);
   for (const Binding& binding : bindings) {
-    auto placed = place(binding, false, pointers);
+    auto placed = place(binding, {}, pointers);
     SINTER_TRY(placed);
   }
   for (std::size_t i = 0; i < tensors_.size(); ++i) {

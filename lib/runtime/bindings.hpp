@@ -24,7 +24,9 @@ class BindingTable {
  private:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::size_t find(const TensorKey& key) const;  // the position, or kNone
-  Status place(const Binding& binding, bool only_numbers, std::span<void*> pointers) const;
+  // `numbers`: where these alone are placed, all of them.
+  Status place(const Binding& binding, std::span<const Binding> numbers,
+               std::span<void*> pointers) const;
   Diagnostic unknown(const TensorKey& key) const;
   std::span<const PlanTensor> tensors_;
   // Positions in tensors_, sorted by name; of those with a uid, by uid.

@@ -154,6 +154,18 @@ TEST_CASE("a virtual f32 operand of a bf16 graph may be rounded, and only there"
   CHECK(error(bf16) < 1e-2);
 }
 
+TEST_CASE("tensor cores round a number that is passed by value, too", "[reference][judge]") {
+  Graph g({.name = "tf32", .compute = tf32});
+  TensorDesc number;
+  number.name = "number", number.data_type = f32;
+  number.dim = {1, 1}, number.dim_known = true;
+  number.has_value = true, number.value = 0.1;
+  const Tensor x = g.tensor("X", {1, 4});
+  g.output(matmul(Tensor(&g, g.declare(number)), x), "Y");
+  std::vector<float> ones(4, 1);
+  for (const Judged& y : judge_all(g, ones.data())) CHECK(y.error >= 0.1 * 0x1p-12);
+}
+
 TEST_CASE("strided and broadcast memory is read and written by its strides", "[reference][judge]") {
   Graph g;
   const Tensor x = g.tensor({.name = "X", .dim = {2, 3}, .stride = {1, 4}}),

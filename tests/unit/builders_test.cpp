@@ -137,6 +137,17 @@ TEST_CASE("handles that are made up name no tensor") {
   CHECK(rules(g.diagnostics()) == std::vector{Rule::tensor_foreign, Rule::tensor_foreign});
 }
 
+TEST_CASE("an operation that is made up is refused") {
+  Graph g;
+  const TensorId x = g.tensor("x", {4}).id();
+  for (const int made_up : {static_cast<int>(OpKind::last_), 255}) {
+    const auto made = g.add(static_cast<OpKind>(made_up), NoAttributes{}, {x},
+                            {Graph::kNewTensor, Graph::kNewTensor}, {}, {});
+    CHECK(made == std::vector<TensorId>{kNoTensor, kNoTensor});
+  }
+  CHECK(rules(g.diagnostics()) == std::vector{Rule::attribute_value, Rule::attribute_value});
+}
+
 TEST_CASE("a graph's types are storage types, and an output's dims those of its node") {
   for (const DataType bad : {DataType::none, tf32}) {
     Graph g({.io = bad, .intermediate = bad});

@@ -51,6 +51,7 @@ TEST_CASE("a number of each call is no part of the plan") {
   CHECK(rule(bound->execute(nullptr, {{"rate", 2.0}})) == Rule::binding_unknown);
   CHECK(rule(bound->execute(nullptr, {{"p", u.next}})) == Rule::binding_repeated);
   CHECK(rule(bound->execute(nullptr, {{"lr", u.p}})) == Rule::binding_number);
+  CHECK(rule(bound->execute(nullptr, {{"lr", 2.0}, {"lr", 3.0}})) == Rule::binding_repeated);
 }
 
 TEST_CASE("numbers and memory are not taken for each other") {
