@@ -63,7 +63,8 @@ CASES = {
     **{f"aten.{name}.{kind}": arguments for name in ("eq", "ne", "gt", "ge", "lt", "le")
        for kind, arguments in (("Tensor", _compared), ("Scalar", _to_number))},
     **{f"aten.{name}": _bools for name in (
-        "logical_and.default", "logical_or.default", "bitwise_and.Tensor", "bitwise_or.Tensor")},
+        "logical_and.default", "logical_or.default", "logical_xor.default", "bitwise_and.Tensor",
+        "bitwise_or.Tensor", "bitwise_xor.Tensor")},
     **{f"aten.{name}.default": [call(b(3, 4))] for name in ("logical_not", "bitwise_not")},
     "aten.mul.Tensor": _pairs, "aten.div.Tensor": [call(t(3, 5), p(5)), call(t(4), 3)],
     "aten.mul.Scalar": [call(t(4), 3)], "aten.div.Scalar": [call(t(4), 3)],
@@ -139,6 +140,7 @@ CASES = {
     "aten.mean.default": [call(t(3, 4))],
     "aten.mean.dim": [call(t(3, 4, 5), [1]), call(t(3, 4), [-1], True)],
     "aten.amax.default": [call(t(3, 4), [1]), call(t(3, 4))],
+    "aten.max.default": [call(t(3, 4)), call(t(()))], "aten.min.default": [call(t(3, 4).half())],
     "aten.any.default": [call(b(3, 4)), call(torch.zeros(2, 2))],
     "aten.any.dim": [call(b(3, 4), 1), call(t(3, 4).relu().round(), 0, True)],
     "aten.any.dims": [call(b(3, 4, 2), [0, -1])],
@@ -152,6 +154,8 @@ CASES = {
     "aten.mm.default": [call(t(5, 8), t(8, 3)), call(t(8, 5).t(), t(3, 8).t())],
     "aten.bmm.default": [call(t(2, 5, 8), t(2, 8, 3)), call(t(2, 5, 8), t(2, 3, 8).mT)],
     "aten.mv.default": [call(t(5, 8), t(8))], "aten.dot.default": [call(t(8), t(8))],
+    "aten.addmv.default": [call(t(5), t(5, 8), t(8)), call(t(5), t(5, 8), t(8), beta=0.5, alpha=2),
+                           call(t(1), t(5, 8), t(8), beta=0)],
     "aten.addmm.default": [call(t(3), t(5, 8), t(8, 3)), call(t(5, 3), t(5, 8), t(8, 3)),
                            call(t(5, 1), t(5, 8), t(8, 3), beta=0.5, alpha=2),
                            call(t(3), t(5, 8), t(8, 3), beta=0)],

@@ -26,7 +26,17 @@ def mm(e, a, b):
 
 @entry("addmm", "baddbmm")
 def addmm(e, bias, a, b, beta=1, alpha=1):
-    product = _product(e, a, b)  # f32: PyTorch adds the bias before it rounds
+    return _added(e, bias, _product(e, a, b), beta, alpha)
+
+
+@entry("addmv")
+def addmv(e, bias, a, b, beta=1, alpha=1):
+    product = _product(e, a, e.reshape(b, [*b.dim, 1]))
+    return _added(e, bias, e.reshape(product, a.dim[:1]), beta, alpha)
+
+
+def _added(e, bias, product, beta, alpha):
+    """The bias is added to f32, before the sum is rounded, as PyTorch does."""
     if alpha != 1:
         product = product * e.operand(float(alpha))
     if beta == 0:

@@ -245,6 +245,20 @@ for _name in ("and", "or", "not"):
     entry("bitwise_" + _name + (".Tensor" if _name != "not" else ""))(_logical(_mode, bits=True))
 
 
+def _xor(bits):
+    def emit(e, a, b):
+        if bits and e.type() != "bool":
+            raise Unsupported("arithmetic of integers")
+        true = [sinter.cmp_neq(x, e.operand(0.0, x.data_type if x.data_type in FLOATING else "f32"),
+                               OUT_0={"dim": list(x.dim), "data_type": "bool"}) for x in (a, b)]
+        return sinter.cmp_neq(*true, OUT_0=e.out())
+    return emit
+
+
+entry("logical_xor")(_xor(bits=False))
+entry("bitwise_xor.Tensor")(_xor(bits=True))
+
+
 @entry("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
 def where(e, condition, a, b):
     if e.type() not in FLOATING and e.type() != "bool":

@@ -48,6 +48,18 @@ entry("amax")(_reduction("max"))
 entry("amin")(_reduction("min"))
 
 
+def _extreme(mode):
+    def emit(e, x):
+        if 0 in x.dim:
+            raise Unsupported("an extreme of nothing")  # which is an error of PyTorch's
+        return _reduction(mode)(e, x)
+    return emit
+
+
+entry("max")(_extreme("max"))
+entry("min")(_extreme("min"))
+
+
 @entry("any.dim", "any.dims", "any")
 def any_of(e, x, dim=None, keepdim=False):
     """Whether some element is not zero; the largest of 0 and 1 says it."""
