@@ -1,8 +1,8 @@
 // Rows whose halves are computed beside each other (the rotary embedding of a norm's result).
 //
-//     x -> square -> mean of rows -> m          x's left half  -> square -> mean --.
-//                                        =>                                        average -> m
-//                                               x's right half -> square -> mean --'
+//     x -> square -> mean of rows -> m          x's left half  -> square -> sum --.
+//                                        =>                                       + -> / n -> m
+//                                               x's right half -> square -> sum --'
 #include <algorithm>
 
 #include "planner/rewrite/halves.hpp"
@@ -64,6 +64,7 @@ bool split_reduction_halves(MovedViews& views, NodeId id) {
     budget = kMostChained;
     if (!views.hoists(t, v, budget)) return false;
   }
+  if (mode == M::avg) a.mode = M::add;  // divided once, so that sums without roundings stay exact
   for (NodeId s : slices) {
     const View v = views.of_node(s);
     parts.push_back(g.tensor_like(y, rows, g.partial_type(n, y), "_of_half"));
@@ -79,7 +80,7 @@ bool split_reduction_halves(MovedViews& views, NodeId id) {
   const TensorId both = g.tensor_like(y, rows, g.partial_type(n, y), "_of_both");
   g.make(both, OpKind::pointwise, combine, parts, id);
   g.make(y, OpKind::pointwise, PointwiseAttributes{.mode = PointwiseMode::mul},
-         {both, g.scalar(0.5, g.partial_type(n, y))}, id);
+         {both, g.scalar(1.0 / static_cast<double>(full.back()), g.partial_type(n, y))}, id);
   return true;
 }
 

@@ -99,6 +99,19 @@ void collect_ancestors(const FusionState& state, const std::vector<NodeId>& node
     if (x >= 0) collect_ancestors(state, nodes, x, found);
 }
 
+// Whether the node multiplies what it reads in the kernel of these nodes, or is a view for those that
+// do: what else reads a factor needs it in memory.
+static bool is_multiplied(const FusionState& state, const std::vector<NodeId>& nodes,
+                          NodeId contraction, NodeId reader) {
+  if (reader == contraction) return true;
+  if (!contains(nodes, reader)) return false;
+  const Node& n = state.node(reader);
+  if (!is_view_op(n.op)) return is_contraction(n.op);
+  const auto& readers = state.consumers(n.outputs[0]);
+  return std::all_of(readers.begin(), readers.end(),
+                     [&](NodeId r) { return is_multiplied(state, nodes, contraction, r); });
+}
+
 TensorId prologue_tensor(const FusionState& state, const std::vector<NodeId>& nodes,
                          NodeId contraction, int port) {
   const Graph& g = state.graph();
@@ -108,13 +121,13 @@ TensorId prologue_tensor(const FusionState& state, const std::vector<NodeId>& no
   TensorId t = n.inputs[static_cast<std::size_t>(port)];
   if (n.inputs[0] == n.inputs[1]) return kNoTensor;
   bool shared = false;  // with the kernel's other product
+  bool reshaped = false;
   while (true) {
     const auto& readers = state.consumers(t);
-    const auto inside = [&](NodeId reader) {
-      return reader == contraction || contains(nodes, reader);
-    };
     if (!g.is_virtual(t) ||
-        (readers.size() != 1 && !std::all_of(readers.begin(), readers.end(), inside)))
+        (readers.size() != 1 && !std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
+          return is_multiplied(state, nodes, contraction, reader);
+        })))
       return kNoTensor;
     shared |= readers.size() != 1;
     const NodeId p = state.producer(t);
@@ -129,8 +142,9 @@ TensorId prologue_tensor(const FusionState& state, const std::vector<NodeId>& no
     }
     // A view of a padded operand would need windows of windows.
     if (!state.storage().folded(p) || windowed) return kNoTensor;
-    if (from.op == OpKind::reshape && !blocks) return kNoTensor;
+    if (from.op == OpKind::reshape && (!blocks || reshaped)) return kNoTensor;
     if (g.type(t) != g.type(from.inputs[0])) return kNoTensor;
+    reshaped |= from.op == OpKind::reshape;
     t = from.inputs[0];
   }
 }
