@@ -90,3 +90,40 @@ for name, rounded in (("logarithm", {"log": "u8"}), ("distance", {"distance": "b
         g.tensor(t, data_type=data_type)
     g.matmul("p", "v", "o")
     g.output("o")
+
+# A factor that is computed from 8-bit numbers, and read by more than the product.
+g = Graph("matmul_f8_prologue_read_behind", "bf16")
+g.tensor("x", [64, 32], data_type="f8e4m3")
+g.tensor("scale", [64, 1], data_type="f32")
+g.tensor("w", [32, 32])
+g.matmul(g.pointwise("mul", "a", "x", "scale"), "w", "c")
+g.pointwise("sub", "y", "c", "a")
+g.output("y")
+
+# Integers on the way through two reshapes, of which the last one splits the summed axis.
+g = Graph("matmul_prologue_of_two_reshapes", "f16", "f16")
+g.tensor("x", [18, 39, 16], stride=[1, 288, 18])
+g.tensor("rounded", data_type="i32")
+g.reshape(g.reshape("x", "rounded", [117, 48, 2, 1]), "w", [117, 96, 1])
+g.tensor("a", [23, 96])
+g.matmul("a", "w", "y")
+g.output("y")
+
+# The means of rows of few bits, of which both halves are read: these are large beside some means.
+g = Graph("halves_of_centred_rows", "f32", "f64", "f32")
+g.tensor("x", [1, 170, 6], data_type="bf16")
+g.reduction("avg", "x", "mean", [1, 170, 1])
+g.pointwise("sub", "centred", "x", "mean")
+g.slice("centred", "left", [0, 0, 0], [1, 170, 3])
+g.slice("centred", "right", [0, 0, 3], [1, 170, 6])
+g.pointwise("mul", "y", g.pointwise("swish_fwd", "gate", "left"), "right")
+g.output("y", data_type="f64")
+
+# Rows without elements whose stride is 0: nothing is written, not one element a row.
+g = Graph("softmax_gradient_of_rows_of_nothing")
+g.tensor("y", [40, 0], stride=[1, 0])
+g.node("softmax_backward", {"Y": "y", "DY": "y"}, {"DX": "dx"})
+g.tensor("x", [40, 3])
+g.reduction("add", "x", "sum", [40, 1])
+g.output("dx", dim=[40, 0], stride=[1, 0])
+g.output("sum")

@@ -129,11 +129,13 @@ void BodyBuilder::store(TensorId t) {
   s.arithmetic = body_.statements[static_cast<std::size_t>(s.args[0])].arithmetic;
   s.label = state_.graph()[t].name;
   const int statement = add(std::move(s));
-  // A value that is the same along a row is still written to every element of the row.
+  // A value that is the same along a row is still written to every element of the row, of which a
+  // tensor without elements has none, whatever its strides are.
   Statement& stored = body_.statements[static_cast<std::size_t>(statement)];
   const Access& to = spec_.ports[static_cast<std::size_t>(stored.port)].access;
   for (int i = outer_rank(spec_); i < to.stride.size(); ++i)
     if (to.stride[i] != 0) stored.per_row = false;
+  if (count(state_.graph()[t].dim) == 0) stored.per_row = false;
 }
 
 int BodyBuilder::value_inside_windows(TensorId t) {
