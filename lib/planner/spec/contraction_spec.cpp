@@ -99,8 +99,8 @@ void collect_ancestors(const FusionState& state, const std::vector<NodeId>& node
     if (x >= 0) collect_ancestors(state, nodes, x, found);
 }
 
-// Whether the node multiplies what it reads in the kernel of these nodes, or is a view for those that
-// do: what else reads a factor needs it in memory.
+// Whether the node multiplies what it reads in the kernel of these nodes, or is a view for those
+// that do: what else reads a factor needs it in memory.
 static bool is_multiplied(const FusionState& state, const std::vector<NodeId>& nodes,
                           NodeId contraction, NodeId reader) {
   if (reader == contraction) return true;
@@ -126,8 +126,8 @@ TensorId prologue_tensor(const FusionState& state, const std::vector<NodeId>& no
     const auto& readers = state.consumers(t);
     if (!g.is_virtual(t) ||
         (readers.size() != 1 && !std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
-          return is_multiplied(state, nodes, contraction, reader);
-        })))
+           return is_multiplied(state, nodes, contraction, reader);
+         })))
       return kNoTensor;
     shared |= readers.size() != 1;
     const NodeId p = state.producer(t);

@@ -19,8 +19,13 @@ struct ShiftedRows {
   static constexpr int threads = 128, tma_bytes = 0;
   static constexpr int size = 2, each = 16 / size, line_bytes = Tile::swizzle,
                        beside = line_bytes / 16, apart = threads / beside,
-                       own = (Tile::lines + apart - 1) / apart, all = Tile::panels * own,
-                       at_once = all < 8 ? all : 8;
+                       own = (Tile::lines + apart - 1) / apart, all = Tile::panels * own;
+  // Parts of at most eight, all as large.
+  static constexpr int at_once = [] {
+    int n = all < 8 ? all : 8;
+    while (all % n != 0) --n;
+    return n;
+  }();
   static constexpr bool along_k = Tile::major == Major::k;
   static_assert(sizeof(Number) == size && line_bytes == 128 && beside == 8);
   static_assert(apart % 8 == 0, "after eight lines the swizzle repeats");
