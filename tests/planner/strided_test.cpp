@@ -1,4 +1,4 @@
-// Convolutions with strides: which pixels are one, and how many stages they have.
+// Convolutions with strides, whose pixels are joined, and filter gradients: what tiles they have.
 #include "planner/images.hpp"
 
 using namespace sinter;
@@ -56,4 +56,16 @@ TEST_CASE("planes of few taps have more stages") {
   REQUIRE(k.wgmma());
   REQUIRE(k.wgmma()->resident);
   CHECK(k.wgmma()->tile.window_stages >= 4);
+}
+
+// Of 144 filters in lines of 64 the third is a quarter full.
+TEST_CASE("tiles of filter gradients end within a line of the result's gradient") {
+  const Images i{.options = {.io = f32}};
+  const Dims x{8, 96, 48, 48}, w{144, 96, 3, 3}, y{8, 144, 48, 48};
+  i.output(conv_wgrad(i.input("dy", y), i.input("x", x), w, padded(1)), "dw", w);
+  const auto kernels = planned(*i.g).kernels;
+  REQUIRE(kernels.size() == 4);
+  const ScheduledKernel k = schedule_kernel(kernels[2], device_model("sm_90a"), {});
+  REQUIRE(k.wgmma());
+  CHECK(k.wgmma()->tile.n == 160);
 }
