@@ -25,14 +25,14 @@ class ContractionText : public EngineText {
   const BodyText a_, b_;
 };
 
-// One operand on ordinary cores: its last statement is the value.
+// One operand on CUDA cores: its last statement is the value.
 void print_operand(TextWriter& out, const BodyText& body, std::string_view struct_name);
 
 // Any statement's value. `constant`: of type bool, that the struct also has.
 void print_value(TextWriter& out, const BodyText& body, int statement, std::string_view struct_name,
                  std::string_view constant = {});
 
-// The epilogue on ordinary cores.
+// The epilogue on CUDA cores.
 void print_epilogue(TextWriter& out, const BodyText& body);
 
 // Elements of both operands, for sums that tensor cores cannot take; nothing where there are none.

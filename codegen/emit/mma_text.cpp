@@ -105,10 +105,10 @@ class MmaText : public ContractionText {
         e_(*kernel.mma()) {}
 
   std::string header() const override {
-    return e_.ordinary_cores() ? "contraction_fma" : "contraction_mma";
+    return e_.cuda_cores() ? "contraction_fma" : "contraction_mma";
   }
   std::string_view summary() const override {
-    return e_.ordinary_cores() ? "sums of products" : "sums of products on tensor cores";
+    return e_.cuda_cores() ? "sums of products" : "sums of products on tensor cores";
   }
   void print_structs(TextWriter& out) const override {
     print_rows(out);
@@ -120,11 +120,11 @@ class MmaText : public ContractionText {
   }
   std::string call() const override {
     return fmt::format("sinter::contraction::{}<Config, OperandA, OperandB, Body>(args, {});",
-                       e_.ordinary_cores() ? "run_by_threads" : "run_by_warps", rows());
+                       e_.cuda_cores() ? "run_by_threads" : "run_by_warps", rows());
   }
   Facts facts() const override {
     Facts facts = {estimated()};
-    if (e_.ordinary_cores()) facts.emplace_back("ordinary_cores", 1);
+    if (e_.cuda_cores()) facts.emplace_back("cuda_cores", 1);
     facts.emplace_back("a_copied", e_.a.copied);
     facts.emplace_back("a_width", e_.a.packing.width);
     facts.emplace_back("b_copied", e_.b.copied);

@@ -16,7 +16,7 @@ constexpr EnvVariable kVariables[] = {
     {"SINTER_CACHE_LIMIT_MB", "size of the kernel cache on disk in MiB (default 512)"},
     {"SINTER_CORPUS_PART", "tests: `3/14` runs the third of 14 parts of the corpus graphs"},
     {"SINTER_DEPTHWISE",
-     "tests: mma (as on three SMs), rows (ordinary cores, pixels by TMA), planes (of images "
+     "tests: mma (as on three SMs), rows (CUDA cores, pixels by TMA), planes (of images "
      "channels "
      "first, in shared memory) or ordinary: where depthwise convolutions run if they can"},
     {"SINTER_DRIVER", "path of libcuda, tried instead of the usual places"},

@@ -151,12 +151,12 @@ ScheduledKernel decide(const RowSchedules::Member& member, std::int64_t rows,
   return boxed_by_launch(std::move(decided), spec, with_rows(member, rows - 2), context);
 }
 
-// What the kernel is reckoned with, where `own` is the choice for its extents. Of unlike tiles the
-// estimates are less certain than of tiles that are alike, and of many those estimated to be the
-// fastest were looked at. (A decoder block on an H200, 64 x 128 tokens: 1 % slower reckoned in
+// The time that the kernel counts with, where `own` is the choice for its extents. Of unlike tiles
+// the estimates are less certain than of tiles that are alike, and of many those estimated to be
+// the fastest were looked at. (A decoder block on an H200, 64 x 128 tokens: 1 % slower estimated in
 // other tiles, 6 % measured; 1 x 1024 tokens in the same tiles 1 %. 1600 x 1024 x 4096 on an H100:
 // 22 us in 128 x 128 by clusters of 1 x 4, 34 of 2 x 1, estimated at 31 both.)
-double reckoned(const ScheduledKernel& k, const Choice& own) {
+double estimated(const ScheduledKernel& k, const Choice& own) {
   constexpr double kUnlike = 1.05, kBoxed = 1.01;
   const bool boxed = k.wgmma() && k.wgmma()->tile.boxed();
   return k.microseconds * (choice_of(k) == own ? 1 : (boxed ? kBoxed : kUnlike) * filled(k));
@@ -191,7 +191,7 @@ Trial try_rows(const RowSchedules::Member& member, const std::vector<std::int64_
   for (const ScheduledKernel& d : decided) {
     auto& takes = trial.takes.emplace_back(rows.size(), kNever);
     for (std::size_t j = 0; j < rows.size(); ++j)
-      if (const auto as = schedule_as(d, specs[j], context)) takes[j] = reckoned(*as, *choices[j]);
+      if (const auto as = schedule_as(d, specs[j], context)) takes[j] = estimated(*as, *choices[j]);
   }
   return trial;
 }
@@ -415,7 +415,7 @@ std::vector<RowSchedules::Taken> RowSchedules::best(const std::vector<const Kern
       for (const ClassKernel& k : band.kernels[i]) {
         const auto as = schedule_as(k.decided, *spec, context);
         if (!as || is_wide(*as) != is_wide(k.decided)) continue;
-        if (const double takes = reckoned(*as, own[i]); takes < least)
+        if (const double takes = estimated(*as, own[i]); takes < least)
           least = takes, best.kernel = &k;
       }
       if (!best.kernel) return std::vector<Taken>();

@@ -16,7 +16,7 @@ ScheduledKernel scheduled(KernelSpec spec, Config config) {
 // alike.
 constexpr double kSurelyFaster = 1.5;
 
-// Convolutions in groups run on ordinary cores where all others would take longer.
+// Convolutions in groups run on CUDA cores where all others would take longer.
 template <class Other>
 ScheduledKernel or_groups(const KernelSpec& spec, const DeviceModel& device, const Other& other) {
   auto groups = plan_channel_groups(spec, device);
@@ -32,7 +32,7 @@ ScheduledKernel or_groups(const KernelSpec& spec, const DeviceModel& device, con
 // Of the engines on tensor cores the one with the least estimated time: that of warpgroups (wgmma),
 // unless the other is surely faster. (Where it is, the operands lie in steps: of a strided 1 x 1
 // convolution only the pixels of one line make up the rows of a tile, so that most of it is empty.)
-// Ordinary cores are for what no tensor core multiplies.
+// CUDA cores are for what no tensor core multiplies.
 ScheduledKernel schedule_product(const KernelSpec& spec, const DeviceModel& device,
                                  const Tuning& tuning, KnownTiles& tiles) {
   auto wgmma = plan_wgmma(spec, device, tuning, tiles);

@@ -45,7 +45,7 @@ struct ScheduledKernel {
   }
   KernelChoice ranked_choice() const;
   const Launch& launch() const;
-  // Of the body, or of a contraction's epilogue; null on ordinary cores, where elements move alone.
+  // Of the body, or of a contraction's epilogue; null on CUDA cores, where elements move alone.
   const Packing* packing() const;
   int unroll() const;
   int aligned_by() const;  // of pointwise and rowwise kernels; -1: none

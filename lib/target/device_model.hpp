@@ -42,10 +42,10 @@ struct DeviceModel {
   double launch_microseconds = 0;  // that one more kernel costs
 
   // ---- what its cores could do at most, as data sheets say, for the ceilings that `sinter
-  // explain` draws: multiplications and additions of an SM in a clock. Schedules reckon with what
+  // explain` draws: multiplications and additions of an SM in a clock. Schedules count with what
   // they measure.
   int tensor_operations = 0;    // on tensor cores, of 16-bit operands; of 8-bit ones twice as many
-  int ordinary_operations = 0;  // on ordinary cores, in f32
+  int ordinary_operations = 0;  // on CUDA cores, in f32
 
   // For tests on small shapes, from SINTER_DEPTHWISE: the cores that depthwise convolutions run on
   // where they can, `mma`, `rows`, `planes` or `ordinary`, faster or not.

@@ -9,7 +9,7 @@
 // A shape is BxS (batch and tokens) or a number of images; without any, the table's.
 // --kernels: of shapes that are so many percent slower each kernel alone as well, with the
 // configuration where the two plans' are unlike.
-// --estimates: what the planner reckons for sm_90a, without a GPU and without compiling.
+// --estimates: what the planner estimates for sm_90a, without a GPU and without compiling.
 // --sources: the same, and the texts of both plans' kernels to files of FOLDER, which has to exist.
 // --calls: what so many shapes that are drawn at random take to get from a cache, whose kernel
 // cache should be empty (SINTER_CACHE); none is run. Both plans run on the same memory, so on the
@@ -324,7 +324,7 @@ void print_kernels(const Executable& constant, const Executable& of_class, Tenso
   }
 }
 
-double reckoned(const std::vector<PlanKernel>& kernels) {
+double estimated(const std::vector<PlanKernel>& kernels) {
   return std::accumulate(kernels.begin(), kernels.end(), 0.0,
                          [](double sum, const PlanKernel& k) { return sum + k.microseconds; });
 }
@@ -375,7 +375,7 @@ int estimate(const Block& block, const std::vector<Extents>& shapes, double kern
     const auto &a = constant.data().kernels, &b = of_class.data().kernels;
     const auto fresh = std::count_if(b.begin(), b.end(),
                                      [&](const auto& k) { return texts.insert(k.entry).second; });
-    const Pair p{reckoned(a), reckoned(b)};
+    const Pair p{estimated(a), estimated(b)};
     fmt::print("| {} | {:.1f} us, {} kernels | {:.1f} us, {} kernels | {:+.1f} % | {} |\n",
                text_of(extents), p.constant, a.size(), p.of_class, b.size(), p.excess(), fresh);
     if (p.excess() >= kernels) print_estimates(a, b);

@@ -264,7 +264,7 @@ directions("narrow_gradient_groups_of_32", [6, 96, 7, 7], [96, 32, 3, 3], pre=[1
 directions("depthwise_gradient_one_row", [9, 7, 2, 31], [7, 1, 2, 2], stride=[1, 4], groups=7, io="f16",
            lay=image_of_lines, which="w")
 directions("depthwise_gradient_units", [3, 40, 11, 23], [40, 1, 3, 3], pre=[1, 2], post=[1, 0], groups=40, which="w")
-# Several filters of a channel, groups of unlike widths, on ordinary cores: channels and pixels together, steps,
+# Several filters of a channel, groups of unlike widths, on CUDA cores: channels and pixels together, steps,
 # dilation, a third dim; the gradient of a long line in parts.
 directions("depthwise_multiplier_lines", [2, 12, 9, 16], [24, 1, 3, 3], pre=[1, 1], groups=12, lay=image_of_lines)
 directions("depthwise_multiplier_of_3", [3, 10, 9, 11], [30, 1, 3, 2], stride=[2, 1], pre=[1, 1], post=[1, 0],

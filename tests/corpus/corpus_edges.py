@@ -127,3 +127,19 @@ g.tensor("x", [40, 3])
 g.reduction("add", "x", "sum", [40, 1])
 g.output("dx", dim=[40, 0], stride=[1, 0])
 g.output("sum")
+
+# What is stored in f32 is no operand that a product may round: dV of weights, dQ and dK of dS.
+for stored in ("weights", "scores"):
+    g = Graph(f"attention_gradients_stored_{stored}", "bf16", "f32")
+    for t in ("q", "k", "v", "do"):
+        g.tensor(t, [1, 2, 40, 64])
+    turned = [0, 1, 3, 2]
+    g.node("softmax", {"X": g.matmul("q", g.transpose("k", "kt", turned), "s")}, {"Y": "p"}, axis=3)
+    g.matmul(g.transpose("p", "pt", turned), "do", "dv")
+    g.matmul("do", g.transpose("v", "vt", turned), "dp")
+    g.reduction("add", g.pointwise("mul", "pdp", "p", "dp"), "delta", [1, 2, 40, 1])
+    g.pointwise("mul", "ds", "p", g.pointwise("sub", "centred", "dp", "delta"))
+    g.matmul("ds", "k", "dq")
+    g.matmul(g.transpose("ds", "dst", turned), "q", "dk")
+    g.output("pt" if stored == "weights" else "ds", data_type="f32")
+    g.output("dq", "dk", "dv")

@@ -45,7 +45,7 @@ TEST_CASE("products run in the narrowest type that holds both operands") {
   CHECK(number(product(f32, bf16, 64, tf32)) == tf32);
 }
 
-TEST_CASE("what tensor cores would round stays on ordinary cores") {
+TEST_CASE("what tensor cores would round stays on CUDA cores") {
   CHECK(number(product(f32, f32, 64)) == DataType::none);
   CHECK(number(product(f32, bf16, 64)) == DataType::none);
   CHECK(number(product(f64, f16, 64)) == DataType::none);
@@ -63,11 +63,11 @@ TEST_CASE("what tensor cores would round stays on ordinary cores") {
   CHECK_FALSE(plan_mma(spec, device_model()));
 }
 
-TEST_CASE("f32 that must not be rounded has an engine on ordinary cores") {
+TEST_CASE("f32 that must not be rounded has an engine on CUDA cores") {
   const auto plan = [](const KernelSpec& spec) { return plan_fma(spec, device_model(), {}); };
   const auto of_f32 = plan(product(f32, f32, 64));
   REQUIRE(of_f32);
-  CHECK(of_f32->engine.ordinary_cores());
+  CHECK(of_f32->engine.cuda_cores());
   CHECK(of_f32->engine.a.copied);
   CHECK_FALSE(of_f32->tuned);
   const auto mixed = plan(product(f32, bf16, 64));

@@ -201,7 +201,7 @@ Shared<Graph> computed_graph(const Problem& p, DataType stored, bool scale_a_row
 
 }  // namespace
 
-// Enough results for the large tiles of ordinary cores, whose last ones are cut in both directions.
+// Enough results for the large tiles of CUDA cores, whose last ones are cut in both directions.
 TEST_CASE("matmuls in f32", "[contraction]") {
   std::vector<GraphSource> all;
   for (const bool a_by_rows : {true, false})

@@ -189,7 +189,7 @@ TEST_CASE("classes of extents: rows of products", "[gpu][extents]") {
        true});
 }
 
-TEST_CASE("classes of extents: products of f32 on ordinary cores", "[gpu][extents]") {
+TEST_CASE("classes of extents: products of f32 on CUDA cores", "[gpu][extents]") {
   run({"ordinary",
        {dyn("rows", 1, 200, {64})},
        {.name = "extents"},

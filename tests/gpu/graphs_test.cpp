@@ -103,7 +103,7 @@ TEST_CASE("corpus convolutions", "[rearranged]") {
 }
 
 // Magnitudes over many binades too; and sums that are exact in any order, so that the bits are
-// those of ordinary cores.
+// those of CUDA cores.
 TEST_CASE("products of f32 in parts", "[rearranged]") {
   std::vector<GraphSource> graphs;
   for (auto& graph : corpus_graphs())
@@ -118,7 +118,7 @@ TEST_CASE("products of f32 in parts", "[rearranged]") {
 }
 
 // With SINTER_DEPTHWISE=mma small depthwise convolutions and those in narrow groups, too, run on tensor cores,
-// with rows on ordinary cores with pixels that TMA brings, with planes with those of whole channels
+// with rows on CUDA cores with pixels that TMA brings, with planes with those of whole channels
 // in shared memory; with ordinary on these alone, groups too.
 TEST_CASE("depthwise convolutions of the corpus", "[depthwise]") {
   std::vector<GraphSource> graphs;

@@ -89,8 +89,7 @@ TEST_CASE("large depthwise convolutions of 16-bit numbers run on tensor cores") 
   for (const DataType io : {bf16, f16})
     for (const bool gradient : {false, true}) {
       CHECK(on_tensor_cores(io, wide, 7, 1, gradient));
-      CHECK_FALSE(
-          on_tensor_cores(io, flat, 3, 1, gradient));  // few taps: ordinary cores are faster
+      CHECK_FALSE(on_tensor_cores(io, flat, 3, 1, gradient));  // few taps: CUDA cores are faster
     }
   CHECK(on_tensor_cores(bf16, wide, 7, 2, false));
   CHECK_FALSE(on_tensor_cores(bf16, wide, 7, 2, true));  // phases

@@ -81,7 +81,7 @@ TEST_CASE("plans of a class differ in the numbers of their launches alone") {
   CHECK(c.classes.count() == 1);
 }
 
-TEST_CASE("products on ordinary cores are of a class, too") {
+TEST_CASE("products on CUDA cores are of a class, too") {
   for (const DataType type : {DataType::f32, DataType::f64}) {
     Classes c(
         [=](Graph& g, GraphBuilder::Extents e) {

@@ -47,7 +47,7 @@ inline std::vector<std::string> engines(Graph& g) {
     const ScheduledKernel k = schedule_kernel(spec, device_model("sm_90a"), {});
     names.push_back(k.wgmma()       ? "wgmma"
                     : k.depthwise() ? "depthwise"
-                    : k.mma()       ? k.mma()->ordinary_cores() ? "fma" : "mma"
+                    : k.mma()       ? k.mma()->cuda_cores() ? "fma" : "mma"
                     : k.pointwise() ? "pointwise"
                     : k.rowwise()   ? "rowwise"
                                     : "?");

@@ -355,7 +355,7 @@ TEST_CASE("a gated pair reads a norm that is virtual") {
   CHECK(written_type(p.kernels[0]) == bf16);
 }
 
-TEST_CASE("on ordinary cores few rows are summed one by one") {
+TEST_CASE("on CUDA cores few rows are summed one by one") {
   for (const std::int64_t batch : {8, 16}) {
     auto g = Shared<Graph>::make(GraphOptions{.io = f32});
     g->output(matmul(g->tensor({.name = "a", .dim = {batch, 1, 64}}),

@@ -45,7 +45,7 @@ TEST_CASE("threads write at most 16 bytes of a tensor at once") {
     }
 }
 
-TEST_CASE("resampling is reckoned with what it reads") {
+TEST_CASE("resampling is estimated with what it reads") {
   Graph g{{.io = bf16}};
   const auto x = g.tensor({.name = "x", .dim = {32, 64, 224, 224}});
   g.output(resample(x, {.mode = ResampleMode::maxpool, .window = {2, 2}, .stride = {2, 2}}).y, "y");

@@ -1,4 +1,4 @@
-// The tables of devices that planning reckons with.
+// The tables of devices that planning reads.
 #include "target/device_model.hpp"
 
 #include <algorithm>

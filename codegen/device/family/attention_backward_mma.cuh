@@ -4,8 +4,8 @@
 // A CTA owns a tile of keys, 16 a warp, whose dK and dV stay in registers, and walks over the tiles
 // of queries that see one of them. Keys are the rows of scores, so that weights and ds are the left
 // operands of dV and dK as they lie. ds also passes through shared memory, for dQ = dS K, of which
-// each warp multiplies 16 queries and every so-manieth 16 columns and adds them to sums of f32 in
-// memory. The next tile of queries is copied meanwhile. (Dao, "FlashAttention-2", 2023, section
+// each warp multiplies 16 queries and 16 columns in steps of the warps and adds them to sums of f32
+// in memory. The next tile of queries is copied meanwhile. (Dao, "FlashAttention-2", 2023, section
 // 3.1.2.) Factors of f32 are sums of two of tf32 (attention_factors.cuh).
 //
 // A generated file defines what attention_backward.cuh lists, but for
@@ -68,7 +68,7 @@ SINTER_DEVICE void multiply_lines(Accumulator<float, columns>& d, const WeightFa
         multiply<Number>(d.at + e * 8 + 4, a.step(i), b, 2);
       }
   } else {
-    // Tensor cores cut sums off: those of a tile are added to the others by ordinary cores.
+    // Tensor cores cut sums off: those of a tile are added to the others by CUDA cores.
 #pragma unroll
     for (int e = 0; e < columns / 16; ++e) {
       Accumulator<float, 16> of_tile;

@@ -1,5 +1,5 @@
-// The tiles of rows of a CTA, one after another: every so-manieth; or, where packed sequences make
-// tiles unlike and leave numbers without a tile, the next one whenever it has become free
+// The tiles of rows of a CTA, one after another: in steps of the grid; or, where packed sequences
+// make tiles unlike and leave numbers without a tile, the next one whenever it has become free
 // (CountsTiles). Then the producer takes a number from a counter in memory, looks for its tile, and
 // hands it to the consumers in shared memory, one tile ahead of them: nobody waits for the look.
 // (Shah et al., "FlashAttention-3", 2024, its dynamic tile scheduler.)
@@ -29,7 +29,7 @@ struct NumberedTiles {
   }
 };
 
-// Every so-manieth tile, in rounds.
+// In steps of the grid, in rounds.
 template <class Config, class S, class Bounds>
 struct EveryTile : NumberedTiles<Config, S> {
   // The number of the next tile; S::items or more: there is none any more.

@@ -1,4 +1,4 @@
-// Depthwise convolutions, whose channels are not summed over: on ordinary cores, in f32.
+// Depthwise convolutions, whose channels are not summed over: on CUDA cores, in f32.
 //
 // Neighbouring lanes have neighbouring channels, `each` of them, so that a pixel is loaded and
 // stored in whole lines; where pixels of a line lie together instead, there is one such lane. A

@@ -8,7 +8,7 @@
 // that the tile sees and x over up to 8 results it is the right operand of one multiplication of
 // tensor cores, whose 16 rows are tiles that have nothing to do with each other: `across` of them
 // side by side in an image, of 16 / across planes. Of 7 taps 44 % of the products count, which
-// still are seven times as many as ordinary cores compute. (7 x 7 on an H100: 106 us on those.)
+// still are seven times as many as CUDA cores compute. (7 x 7 on an H100: 106 us on those.)
 //
 // A warp has the `each` channels of a vector, 2 or 4, and walks down its planes. It reads a row's
 // pixels once and multiplies them with the bands of all rows of the filter, which stay in
@@ -18,7 +18,7 @@
 //
 // Boxed, a tile may see more than 16 pixels: as many multiplications as these have sixteens add up,
 // each with its own band. So 31 taps of one row, three for 8 results, are 128 products a result
-// where ordinary cores multiply 31, and still eight times as fast.
+// where CUDA cores multiply 31, and still eight times as fast.
 //
 // A register of the left operand holds two neighbouring pixels of a channel, a word of memory two
 // neighbouring channels of a pixel: words of two pixels are mixed.
@@ -27,7 +27,7 @@
 // they are stored in whole packs; the row before is stored while one is multiplied.
 //
 // A pixel that is infinite or NaN makes NaN of the results beside it that do not see it, by its
-// products with the band's zeros. Sums that are NaN are therefore taken again on ordinary cores.
+// products with the band's zeros. Sums that are NaN are therefore taken again on CUDA cores.
 //
 // Config is that of contraction_depthwise.cuh with rows = 1, lanes = warps that multiply, and
 // `across` and `stages`; Image and Filter are the same.
@@ -141,7 +141,7 @@ struct BandMatrices {
   }
 };
 
-// One result on ordinary cores.
+// One result on CUDA cores.
 template <class Config, class Image, class Filter, class Args>
 SINTER_DEVICE float sum_alone(const Args& args, typename Shape<Config>::Coord c) {
   float sum = 0;
@@ -239,7 +239,7 @@ struct RowOfResults {
     if constexpr (B::Rows::pixel_index >= 0) at_row.at[B::Rows::pixel_index] = row;
     return at_row;
   }
-  // Sums that are NaN, on ordinary cores.
+  // Sums that are NaN, on CUDA cores.
   template <class Args>
   static SINTER_DEVICE void sum_again(const Args& args, const Coord& c, float* sums,
                                       Pack<float, Config::width>& pack) {

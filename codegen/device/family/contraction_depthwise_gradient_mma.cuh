@@ -11,7 +11,7 @@
 // rows of pixels as fit the 16 rows of its left operand, from i on, and eight rows of dy, from the
 // last of them up: column n is tap r = n - (rows - 1) of the first, one more of each below. Of 7 x
 // 7 taps two rows are 98 of the 128 sums, of 5 x 5 three are 75, and one accumulator holds them all
-// for the whole walk. (On ordinary cores the multiplications of 7 x 7 taps take twice as long as
+// for the whole walk. (On CUDA cores the multiplications of 7 x 7 taps take twice as long as
 // memory brings the operands.)
 //
 // A warp has 8 channels. It reads 16 bytes of a pixel, all of its channels, and mixes the words of
@@ -23,7 +23,7 @@
 // warp has TMA fill two rings of stages, `rows` of the image or of dy each; rows of dy stay for
 // some steps, as many of which bring rows of dy alone before a walk. A row is a box, which ends
 // where the image does; what lies behind it in shared memory stays zero. Other zeros outside are
-// TMA's. Sums that are NaN are taken again on ordinary cores, since those zeros make NaN of numbers
+// TMA's. Sums that are NaN are taken again on CUDA cores, since those zeros make NaN of numbers
 // that are not finite.
 //
 // Config is that of contraction_depthwise.cuh with lanes = warps that multiply, each = 8, `rows` of

@@ -15,7 +15,7 @@
 // a step (walk_boxes in contraction_depthwise_boxes.cuh).
 //
 // Pixels that are infinite or NaN meet zeros of other groups and of a tap that there is none of.
-// Sums that are NaN are taken again on ordinary cores.
+// Sums that are NaN are taken again on CUDA cores.
 //
 // Config is that of contraction_depthwise.cuh, channel counts groups, with lanes = 8 warps,
 // each = 8 / group, rows = 1, columns = 16, and `group`; `inner` and `outer`, the indices of a
@@ -63,7 +63,7 @@ struct GroupTiles {
                                               : 2 * kStepsBehind * results * 4);
 };
 
-// One result on ordinary cores.
+// One result on CUDA cores.
 template <class Config, class Image, class Filter, class Args>
 SINTER_DEVICE float group_sum_alone(const Args& args, typename Shape<Config>::Coord c) {
   float sum = 0;
@@ -322,7 +322,7 @@ struct GroupWalk {
   SINTER_DEVICE float* results() const {
     return reinterpret_cast<float*>(memory.pointer + G::rows_of_results);
   }
-  // Sums that are NaN, on ordinary cores.
+  // Sums that are NaN, on CUDA cores.
   template <class Args>
   SINTER_DEVICE void sum_again(const Args& args, int row) {
     const int lane = static_cast<int>(threadIdx.x) % 32, channel = warp * G::unit + lane % 4 * 2;

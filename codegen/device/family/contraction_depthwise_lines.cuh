@@ -13,7 +13,7 @@
 // the next steps are on their way meanwhile.
 //
 // A pixel that is infinite or NaN makes NaN of results that do not see it, by its products with
-// zeros of the band: sums that are NaN are taken again on ordinary cores.
+// zeros of the band: sums that are NaN are taken again on CUDA cores.
 //
 // Config is that of contraction_depthwise.cuh with rows = 1, columns = 8 and along_columns, and
 // `across`; a warp takes `run` rows of results of all groups of tiles.
@@ -246,7 +246,7 @@ struct LineWalk {
       finish<Config, Body, T::Columns::pixel_index>(args, c, two);
     }
   }
-  // Sums that are NaN, on ordinary cores.
+  // Sums that are NaN, on CUDA cores.
   template <class Args>
   static SINTER_DEVICE void sum_again(const Args& args, const Coord& first, float (&sums)[2]) {
 #pragma unroll 1

@@ -405,7 +405,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       *packs.get(row, i) = *reinterpret_cast<const Move*>(pack.at);
     }
   }
-  // Sums that are NaN, on ordinary cores.
+  // Sums that are NaN, on CUDA cores.
   template <class Args>
   SINTER_DEVICE void sum_again(const Args& args, int warp, const BandSteps<Config>& now,
                                float (&sums)[each][4]) const {

@@ -1,4 +1,4 @@
-// Depthwise convolutions and those in narrow groups on ordinary cores whose images lie plane by
+// Depthwise convolutions and those in narrow groups on CUDA cores whose images lie plane by
 // plane (channels first): forward, and the data gradient. The walk is that of
 // contraction_depthwise.cuh.
 //

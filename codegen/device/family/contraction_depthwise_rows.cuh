@@ -1,4 +1,4 @@
-// Depthwise convolutions on ordinary cores whose pixels TMA brings, on sm_90a: forward, and the
+// Depthwise convolutions on CUDA cores whose pixels TMA brings, on sm_90a: forward, and the
 // data gradient, of 16-bit numbers. The walk is that of contraction_depthwise.cuh.
 //
 // A thread block has `across` blocks of results side by side, of `planes` images, and walks down

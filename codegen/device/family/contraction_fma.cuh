@@ -1,4 +1,4 @@
-// The contraction family in f32 that must not be rounded, on ordinary cores: acc(batch, m, n) = sum
+// The contraction family in f32 that must not be rounded, on CUDA cores: acc(batch, m, n) = sum
 // over k of a(batch, m, k) * b(batch, n, k), one fused multiplication and addition a product.
 // Operands come to a ring of stages in shared memory, and results leave, as in contraction_mma.cuh.
 //

@@ -21,7 +21,7 @@ struct Panel {
   static constexpr int chunks = (k_fastest ? depth : rows) / each;  // of a line
   static constexpr int bytes = lines * chunks * 16;
   static constexpr int apart = (transposed ? rows : 1) * static_cast<int>(sizeof(Number));
-  // Tensor cores take elements of 32 bits one by one there; ordinary cores take chunks of a line.
+  // Tensor cores take elements of 32 bits one by one there; CUDA cores take chunks of a line.
   static constexpr bool words = !k_fastest && sizeof(Number) == 4,
                         straight = words && is_same<Number, f32>;
   static_assert((chunks & (chunks - 1)) == 0);

@@ -1,4 +1,4 @@
-// The contraction family on ordinary cores: acc(batch, m, n) = sum over k of a(batch, m, k) *
+// The contraction family on CUDA cores: acc(batch, m, n) = sum over k of a(batch, m, k) *
 // b(batch, n, k), then the epilogue once an element. Each of the four may be several indices of the
 // domain, which are unravelled from one number.
 //

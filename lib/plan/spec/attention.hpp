@@ -68,7 +68,7 @@ struct AttentionSpec {
   std::optional<double> sink_value = {};  // in place of a sink that is read
   bool has_sink() const { return sink >= 0 || sink_value; }
   // A port of one integer, which starts as zero: how many tiles of rows are taken. CTAs take one as
-  // they become free, where sequences make tiles unlike. -1: each takes every so-manieth.
+  // they become free, where sequences make tiles unlike. -1: each takes them in steps of the grid.
   int tiles_taken = -1;
   // Parts of the keys that are summed side by side. Then the body stores results and `stats`
   // logarithms of one part each, those of part i as if it were batch entry

@@ -46,7 +46,7 @@ std::string moved(std::string_view name, std::int64_t copied, std::int64_t width
                       name, together);
 }
 
-// What planning reckoned with.
+// The time that planning compared.
 std::string estimated(Config& get, std::string_view gpu) {
   return fmt::format("estimated at {:.1f} us on {}",
                      static_cast<double>(get("estimated_ns")) / 1000, gpu);
@@ -111,10 +111,10 @@ std::string how_chained(Config& get, const PlanKernel&, std::string_view gpu) {
 // mma.sync, or the same tiles on CUDA cores.
 std::string how_mma(Config& get, const PlanKernel&, std::string_view gpu) {
   return tiles_of(get) +
-         fmt::format("{}, {} x {} warps, {} steps of {} in shared memory",
-                     get.some("ordinary_cores") ? "ordinary cores, as nothing may be rounded"
-                                                : "tensor cores",
-                     get("warps_m"), get("warps_n"), get("stages"), get("tile_k")) +
+         fmt::format(
+             "{}, {} x {} warps, {} steps of {} in shared memory",
+             get.some("cuda_cores") ? "CUDA cores, as nothing may be rounded" : "tensor cores",
+             get("warps_m"), get("warps_n"), get("stages"), get("tile_k")) +
          moved("A", get("a_copied"), get("a_width")) + moved("B", get("b_copied"), get("b_width")) +
          (get("promote_every") > 0 ? fmt::format("; sums move to 32-bit integers every {} terms",
                                                  get("promote_every") * get("tile_k"))
@@ -123,7 +123,7 @@ std::string how_mma(Config& get, const PlanKernel&, std::string_view gpu) {
 }
 
 std::string how_simt(Config& get, const PlanKernel&, std::string_view) {
-  return fmt::format("tiles of {0} x {0} results on ordinary cores, as ", get("tile")) +
+  return fmt::format("tiles of {0} x {0} results on CUDA cores, as ", get("tile")) +
          (get("zero_dominates")
               ? "products with a zero of A are zero also where B is infinite, and operands are "
                 "gathered or of types that tensor cores do not multiply"
@@ -136,14 +136,14 @@ std::string what_threads_make(Config& get) {
 }
 std::string how_depthwise(Config& get, const PlanKernel&, std::string_view gpu) {
   return fmt::format(
-      "channels are not summed over: ordinary cores, {} lanes of {} channels side by side; each "
+      "channels are not summed over: CUDA cores, {} lanes of {} channels side by side; each "
       "thread walks down {} rows of {} {}; {}",
       get("lanes"), get("each"), get("run") * get("rows"), get("columns"), what_threads_make(get),
       estimated(get, gpu));
 }
 std::string how_depthwise_planes(Config& get, const PlanKernel&, std::string_view gpu) {
   return fmt::format(
-      "channels are not summed over: ordinary cores; whole planes of {} channels or groups, of {} "
+      "channels are not summed over: CUDA cores; whole planes of {} channels or groups, of {} "
       "images, are copied to shared memory as they lie; each thread walks down {} rows of {} {}; "
       "{}",
       get("units"), get("images"), get("run") * get("rows"), get("columns"), what_threads_make(get),

@@ -273,6 +273,8 @@ class Search : GradientSteps {
            std::get<ReductionAttributes>(n.attributes).mode == ReductionMode::add &&
            from.size() >= 3 && from[from.size() - 3] == group && repeats(to, from) == group;
   }
+  // Stored in f32, it is no operand that a product may round (GRAPH_JSON.md).
+  bool stays_f32(TensorId t) const { return g_[t].output && g_.type(t) == DataType::f32; }
   // Whether the node is select(seen, t, 0) of a condition that masks the scores.
   bool masks_again(const Node& n, TensorId t) const {
     if (mode_of(g_, n.outputs[0]) != M::binary_select || !computes_f32(n)) return false;
@@ -302,7 +304,7 @@ class Search : GradientSteps {
       Path next = path;
       ++next.steps;
       if (n.op == OpKind::matmul) {
-        if (n.inputs[0] == n.inputs[1]) return false;
+        if (n.inputs[0] == n.inputs[1] || stays_f32(t)) return false;
         // Products round their operands so themselves.
         while (!next.nodes.empty() && is_conversion(next.nodes.back())) next.nodes.pop_back();
         products_.push_back({id, n.inputs[1] == t, next});
@@ -402,7 +404,7 @@ class Search : GradientSteps {
           r_.has_o = r_.has_o || same(other, r_.v);
           continue;
         }
-        if (!same(other, r_.d_o)) continue;
+        if (!same(other, r_.d_o) || stays_f32(t)) continue;
         const GradientAt dv = gradient(y, right, 1, r_.v.group);
         if (r_.dv.y >= 0 || dv.y < 0) return false;
         r_.dv = dv;

@@ -171,7 +171,7 @@ void simplify_domain(KernelSpec& spec) {
 
 namespace {
 
-// A tile of ordinary cores has 64 rows, and takes the time in which about so many rows are summed
+// A tile of CUDA cores has 64 rows, and takes the time in which about so many rows are summed
 // one by one (estimated: what they read comes from memory each time).
 constexpr std::int64_t kFewRows = 8;
 

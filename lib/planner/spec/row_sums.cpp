@@ -8,7 +8,7 @@ namespace sinter {
 namespace {
 
 // Many products of matrices that fill no tile. (100,000 of 4 x 4 x 4 of f32 on an H200: 216 us in
-// tiles of ordinary cores.)
+// tiles of CUDA cores.)
 bool is_tiny(const KernelSpec& c, const ContractionSpec& space) {
   constexpr std::int64_t kMany = 1024, kResults = 64, kDepth = 32;
   const int m = space.first_m(), k = space.first_k();

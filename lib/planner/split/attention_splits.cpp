@@ -54,7 +54,7 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
     if (a.length_kv >= 0 && a.band.padding && tiles > kUnlike && !alone &&
         (few || (rounds < kRounds && shares->engine.microseconds < kDelay * e.microseconds)))
       return kEqualShares;
-    // Reckoned alike, parts are faster on GPUs whose memory is slower: of b1, h32 of 8, d128,
+    // Estimated alike, parts are faster on GPUs whose memory is slower: of b1, h32 of 8, d128,
     // 16,384 keys, shares take 22.1 us and parts 22.3 on an H200, 28.9 and 27.0 on an H100.
     constexpr double kAlike = 1;
     const double us = shares->engine.microseconds + device.launch_microseconds + kAlike;

@@ -12,7 +12,7 @@ std::vector<KernelSpec> split_keys(KernelSpec attention, const PlanContext& cont
                                    Temporaries& temporaries);
 
 // Whether products, softmax and product as kernels of their own, with the scores in memory, are
-// reckoned to be faster than one kernel of this many microseconds.
+// estimated to be faster than one kernel of this many microseconds.
 bool expands_faster(const KernelSpec& attention, double microseconds, const DeviceModel& device);
 
 }  // namespace sinter

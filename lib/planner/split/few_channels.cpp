@@ -28,7 +28,7 @@ bool has_k(const ContractionSpec& c, KIndex what) {
 
 // A residual of a block's results lies in pieces. (16 x 24 x 150 x 150, 24 filters of 3 x 3 with
 // swish and a residual on an H200: 58.4 us as it is, 90 to 110 in blocks, where 36 to 45 were
-// reckoned.)
+// estimated.)
 bool reads_results_beside(const KernelSpec& spec) {
   return std::any_of(
       spec.body.statements.begin(), spec.body.statements.end(), [&](const Statement& s) {

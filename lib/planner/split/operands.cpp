@@ -156,12 +156,12 @@ bool reads_input(const KernelSpec& kernel, const FusionState& state) {
 }
 
 // Copies of groups must promise so much. (64 x 128 x 56 x 56, groups of 4 on an H100: 97 us on
-// ordinary cores, 113 with copies where 111 and 101 were reckoned.)
+// CUDA cores, 113 with copies where 111 and 101 were estimated.)
 constexpr double kOfGroups = 0.8;
 
-// Products of joined groups that store results channels first take longer than is reckoned. (64
+// Products of joined groups that store results channels first take longer than is estimated. (64
 // images, 3 x 3, on an H100, us, with sums brought there by another kernel, and so: 512 x 28 x 28
-// in groups of 16 with relu 178 and 132, 99 reckoned; its data gradient 125 and 127, 99; 1024 x 14
+// in groups of 16 with relu 178 and 132, 99 estimated; its data gradient 125 and 127, 99; 1024 x 14
 // x 14 in groups of 32 with relu 89 and 91, 55; its data gradient 61 and 78, 55.)
 constexpr double kChannelsFirst = 1.3;
 
@@ -236,7 +236,7 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
     const ScheduledKernel k = schedule_kernel(kernel, state.context());
     return k.depthwise() && k.depthwise()->groups;
   };
-  const bool by_mma = !matmul && as_it_is.mma() && !as_it_is.mma()->ordinary_cores();
+  const bool by_mma = !matmul && as_it_is.mma() && !as_it_is.mma()->cuda_cores();
   std::optional<double> whole;
   struct {
     double us = HUGE_VAL;

@@ -15,14 +15,14 @@
 namespace sinter {
 namespace {
 
-// The mma engine takes longer than is reckoned for convolutions: filter's gradients of 100 to 100
-// channels, 32 images of 33 x 33, 51 us on an H200 where 38 were reckoned; of 37 to 51, 19 x 19, 24
-// and 19; of 80 to 512, 16 x 3000 pixels, 47 and 37. (With their channels together the first two
+// The mma engine takes longer than is estimated for convolutions: filter's gradients of 100 to 100
+// channels, 32 images of 33 x 33, 51 us on an H200 where 38 were estimated; of 37 to 51, 19 x 19,
+// 24 and 19; of 80 to 512, 16 x 3000 pixels, 47 and 37. (With their channels together the first two
 // take 37 and 15.)
 constexpr double kOfMma = 1.25;
 
 // TMA seems to take as long for pixels that it steps over within a line as for others. (Of few
-// filters in blocks on an H200, us, reckoned and measured: 1 x 128 x 512 x 512, 3 of 3 x 3 26.9
+// filters in blocks on an H200, us, estimated and measured: 1 x 128 x 512 x 512, 3 of 3 x 3 26.9
 // and 47.6, as it is 72.7 and 62.1; 4 x 64 x 256 x 256, 3 16.3 and 19.5, 40.1 and 52.1; 16 x 32 x
 // 16384, 1 of 7 14.2 and 18.2, 32.0 and 34.5; but 8 x 320 x 64 x 64, 4 16.4 and 18.8, 24.5
 // and 12.5; 2 x 16 x 64 x 64 x 64, 16 of 3 x 3 x 3 48.4 and 76.1, 63.7 and 72.0.)

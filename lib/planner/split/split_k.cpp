@@ -28,9 +28,9 @@ constexpr std::int64_t kLeastDepth = 64;  // of a part
 constexpr std::int64_t kTile = 128 * 128;
 // Estimates are rough: of the time without parts, at most so much, and this many microseconds less.
 constexpr double kGain = 0.9, kLeastGain = 1.8;
-// Of filter gradients parts take less than is reckoned, on the same engine. (On an H200, in
+// Of filter gradients parts take less than is estimated, on the same engine. (On an H200, in
 // clusters that share a tile and in parts, us: 64 x 512 x 14 x 14 in 8 groups 23.3 and 21.6,
-// reckoned at 26.6 and 23.2; 64 x 128 x 17 x 17, 192 of 7 x 1, 24.5 and 19.8, at 22.3 and 21.9; 32
+// estimated at 26.6 and 23.2; 64 x 128 x 17 x 17, 192 of 7 x 1, 24.5 and 19.8, at 22.3 and 21.9; 32
 // x 192 x 28 x 28, 48 of 3 x 3, 20.0 and 18.2, at 21.4 and 21.4. Of others with little to gain they
 // take more: 2 x 2560 x 8 x 8, 1280 of 3 x 3, forward, 22.8 and 24.2.)
 constexpr double kGainOfGradients = 1;

@@ -1,5 +1,5 @@
 // Convolutions of 8-bit floats whose channels are not summed over, or in narrow groups: no engine
-// on tensor cores multiplies these as they are, and on ordinary cores each pixel is converted where
+// on tensor cores multiplies these as they are, and on CUDA cores each pixel is converted where
 // it meets a tap. bf16 holds all such numbers.
 #pragma once
 #include <vector>

@@ -88,8 +88,8 @@ bool draws_or_loads(const KernelSpec& spec, const Body& body, bool integers = fa
 double keys_of_a_row(const KernelSpec& spec);
 
 // How many tiles there are of so many tokens: of packed sequences, which begin tiles of their own,
-// as many as there can be (codegen/device/family/attention_sequences.cuh); and what is reckoned for
-// the length of each.
+// as many as there can be (codegen/device/family/attention_sequences.cuh); and what is estimated
+// for the length of each.
 std::int64_t tiles_of(std::int64_t tokens, int tile, const PackedSequences& sequences);
 std::int64_t length_of(std::int64_t tokens, const PackedSequences& sequences);
 

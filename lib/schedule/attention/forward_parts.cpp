@@ -268,7 +268,7 @@ double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e,
 // What an SM multiplies, 4096 operations a clock, at the share that was measured, one consumer
 // without another to overlap with at half of that, twice as many of f8, where the softmax may take
 // longer; or what memory brings to so many SMs. (Wide: 66 x 128 heads 576 and 512, 4096 keys, 162
-// us reckoned, 148 on an H100. f8, b4 h32 s4096, d128 and d64 on an H200: 1,270 and 1,270, 1,464
+// us estimated, 148 on an H100. f8, b4 h32 s4096, d128 and d64 on an H200: 1,270 and 1,270, 1,464
 // and 1,141.)
 double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig& e, double items,
                                   const DeviceModel& device) {

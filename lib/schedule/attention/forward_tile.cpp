@@ -95,7 +95,7 @@ std::vector<double> keys_of_tiles(const KernelSpec& spec, int tile_q, int tile_k
   return tiles;
 }
 
-// What the CTA with the most to do walks over: each takes every so-manieth tile of rows, of
+// What the CTA with the most to do walks over: each takes tiles of rows in steps of the grid, of
 // `together` heads those with the most keys first, every other round backwards (number_of_tile).
 double longest_share(const std::vector<double>& tiles, std::int64_t heads, std::int64_t together,
                      int grid) {
@@ -398,11 +398,10 @@ bool has_room_for_parts(const AttentionConfig& e, const KernelSpec& spec) {
 
 // How many heads' tiles run side by side. Few, so that others' keys and values do not drive theirs
 // out of the second-level cache, but so many that the SMs' shares of the work are alike: each takes
-// every so-manieth tile, those with the most keys first (tile_of_rows). (b4 h32 s4096 d128 on an
-// H200: 1 head 1,749 us, 2 1,778, 8 1,816, 16 1,896; causal 2 918, 4 1,028, 8, whose shares differ
-// by half, 1,328, all 1,119.)
-// They have a tile for each SM at least. (d64, of which a head has 22 tiles: 2 heads 691 us, 4 682,
-// 7 642, 16 645.)
+// tiles in steps of the grid, those with the most keys first (tile_of_rows). (b4 h32 s4096 d128 on
+// an H200: 1 head 1,749 us, 2 1,778, 8 1,816, 16 1,896; causal 2 918, 4 1,028, 8, whose shares
+// differ by half, 1,328, all 1,119.) They have a tile for each SM at least. (d64, of which a head
+// has 22 tiles: 2 heads 691 us, 4 682, 7 642, 16 645.)
 std::int64_t choose_heads_together(const KernelSpec& spec, const AttentionConfig& e,
                                    std::int64_t heads, std::int64_t tiles_q,
                                    const DeviceModel& device) {

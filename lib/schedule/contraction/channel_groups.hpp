@@ -1,4 +1,4 @@
-// Convolutions in groups of several channels, or with several filters for each, on ordinary cores
+// Convolutions in groups of several channels, or with several filters for each, on CUDA cores
 // as depthwise ones are: a thread's channels are filters of one group, which see the same pixels,
 // and the group's channels are taken one after another, as taps are. See
 // codegen/device/family/contraction_depthwise.cuh.

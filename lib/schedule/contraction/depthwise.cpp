@@ -184,8 +184,8 @@ class DepthwiseSearch {
       try_one_or_two_dims();
     if (!best_) return {};
     // With strides the estimates of joined groups are too long. (64 x 128 x 56 x 56, 3 x 3, groups
-    // of 4, stride 2, on an H200: data gradient 33 us joined where 55 are reckoned, 43 so; f32 72
-    // where 46 are reckoned; forward 23 joined, 36 reckoned.)
+    // of 4, stride 2, on an H200: data gradient 33 us joined where 55 are estimated, 43 so; f32 72
+    // where 46 are estimated; forward 23 joined, 36 estimated.)
     constexpr double kStrided = 1.8;
     const bool strided = std::any_of(
         dims_.begin(), dims_.end(), [](const ImageDim& d) { return d.divisor > 1 || d.pixel > 1; });
@@ -381,7 +381,7 @@ class DepthwiseSearch {
     e_.across = dims_.back();
     auto mma = e_.gradient ? plan_depthwise_gradient_mma(spec_, e_, memory_, device_)
                            : plan_depthwise_mma(spec_, e_, vector, memory_, device_);
-    // Few taps leave ordinary cores idle, too, and tensor cores' kernels move more through shared
+    // Few taps leave CUDA cores idle, too, and tensor cores' kernels move more through shared
     // memory, which their estimates know little of. (On an H100, ordinary and tensor cores: 128 x
     // 144 x 56 x 56, 3 x 3 101 and 98 to 126 us, its filter gradient 99 and 108 to 132; 64 x 384 x
     // 28 x 28, 7 x 7 106 and 39, its filter gradient 80 and 49.) Of one dim on an H200: 16 x 512 x
@@ -389,7 +389,7 @@ class DepthwiseSearch {
     constexpr int kFewestOfLine = 8;
     constexpr int kFewestTaps = 25;
     // Of single channels as groups, as long as few lanes of a line have none: 144 channels, 3 x 3,
-    // on an H200 78 us in lines of 64 channels, 74 on ordinary cores; 66 in lines of
+    // on an H200 78 us in lines of 64 channels, 74 on CUDA cores; 66 in lines of
     // all 144.
     constexpr double kMostEmpty = 1.25;
     auto units = one_dim ? std::nullopt : plan_units_gradient(spec_, e_, memory_, device_);

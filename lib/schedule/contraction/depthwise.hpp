@@ -1,5 +1,5 @@
 // How a convolution whose channels are not summed over runs: which of the domain's indices are its
-// channels, pixels and taps, and the block of results of a thread of ordinary cores, or of a
+// channels, pixels and taps, and the block of results of a thread of CUDA cores, or of a
 // multiplication of tensor cores; see codegen/device/family/contraction_depthwise.cuh and
 // contraction_depthwise_mma.cuh. A pure function of the spec and the device model.
 #pragma once
@@ -38,13 +38,13 @@ struct DepthwiseTiles {
   int line_units = 0;
 };
 
-// On ordinary cores, with pixels that TMA brings: blocks of results side by side, images of a
+// On CUDA cores, with pixels that TMA brings: blocks of results side by side, images of a
 // thread block, and stages of rows.
 struct DepthwiseRows {
   int across = 1, planes = 1, stages = 3;
 };
 
-// On ordinary cores, with whole planes of pixels in shared memory: channels (or groups) and images
+// On CUDA cores, with whole planes of pixels in shared memory: channels (or groups) and images
 // of a thread block; elements of such a channel.
 struct DepthwisePlanes {
   int units = 1, images = 1;
@@ -77,7 +77,7 @@ struct DepthwiseConfig : Launch {
   int run = 1;                             // blocks down the image that it walks over
   std::optional<ImageDim> down, across;    // whose taps a thread has all at once
   std::vector<ImageDim> looped;            // the others
-  std::optional<DepthwiseTiles> mma;       // none: on ordinary cores
+  std::optional<DepthwiseTiles> mma;       // none: on CUDA cores
   std::optional<DepthwiseRows> boxes;      // of those: none: pixels are loaded to registers
   std::optional<DepthwisePlanes> planes;   // the same
   std::optional<DepthwiseGroups> groups;

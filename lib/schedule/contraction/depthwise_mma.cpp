@@ -27,7 +27,7 @@ constexpr double kFlight = 40e3;     // bytes in flight of an SM that reach the 
 constexpr double kAgain = 0.15;      // of memory's time, for an image that is read once more
 constexpr double kExposed = 0.2;     // of the shorter of memory and instructions
 // Without TMA each step waits for its loads and a barrier. (5 x 5 of stride 2 on an H200, us: 128 x
-// 72 x 56 x 56 41.0 where 27.4 were reckoned, pixels by TMA on ordinary cores 27.4; 32 x 336 x 48 x
+// 72 x 56 x 56 41.0 where 27.4 were estimated, pixels by TMA on CUDA cores 27.4; 32 x 336 x 48 x
 // 48 34.9 where 22.9 were, 28.4.)
 constexpr double kUnboxed = 1.5;
 
@@ -150,7 +150,7 @@ struct Bands {
   }
 
   // Clocks in which an SM with `ctas` thread blocks makes a step of each. Instructions, roughly,
-  // reckoned and not measured; a warp's multiplications hide behind other warps' instructions.
+  // estimated and not measured; a warp's multiplications hide behind other warps' instructions.
   double clocks(double ctas, int width, int cost) const {
     constexpr double kCopy = 6, kFixed = 40, kPack = 20, kResult = 3, kMma = 6, kBarrier = 150,
                      kIssued = 0.9, kUnshared = 40;  // two rows' tiles share no pixels

@@ -1,4 +1,4 @@
-// Depthwise convolutions on ordinary cores whose pixels TMA brings: the shape of a thread block of
+// Depthwise convolutions on CUDA cores whose pixels TMA brings: the shape of a thread block of
 // codegen/device/family/contraction_depthwise_rows.cuh.
 #pragma once
 #include "schedule/contraction/depthwise.hpp"

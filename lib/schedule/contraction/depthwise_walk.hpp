@@ -1,4 +1,4 @@
-// The blocks of results that threads of ordinary cores compute of a depthwise convolution, and how
+// The blocks of results that threads of CUDA cores compute of a depthwise convolution, and how
 // they walk down the image: codegen/device/family/contraction_depthwise.cuh.
 #pragma once
 #include "schedule/contraction/channel_groups.hpp"

@@ -48,7 +48,8 @@ double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
                    (products + read + copy + compute + kTurn / (4 * turn)) * warps / schedulers;
   // Long stages have fewer barriers, and more addresses at once where these are not simple. (Of a
   // convolution a step's addresses take time, which few products hide: 64 channels of 56 x 56, 3 x
-  // 3, 16 images: 98 us forward, 175 the filter's gradient, where 79 and 89 were reckoned without.)
+  // 3, 16 images: 98 us forward, 175 the filter's gradient, where 79 and 89 were estimated
+  // without.)
   constexpr double kStep = 48, kStepOfPlaces = 240, kAddresses = 1.05;
   const bool places = !w.light && w.a.held + w.b.held == 0;
   const double step = w.light  ? kStep

@@ -1,4 +1,4 @@
-// The tiles of a contraction in f32 on ordinary cores, by a model of what limits them.
+// The tiles of a contraction in f32 on CUDA cores, by a model of what limits them.
 #pragma once
 #include <string>
 #include <vector>

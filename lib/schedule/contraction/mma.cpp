@@ -30,7 +30,7 @@ bool fits_f32(const KernelSpec& spec, const ProductOperand& o) {
   return holds_type(DataType::f32, o.type == DataType::none ? computed : o.type);
 }
 
-// What is multiplied. Sums of integers alone must come out as on ordinary cores, none rounded.
+// What is multiplied. Sums of integers alone must come out as on CUDA cores, none rounded.
 struct Factors {
   DataType a, b;
   bool integers;
@@ -72,7 +72,7 @@ bool light(const KernelSpec& spec, const MmaConfig& e) {
 }
 
 // Clocks that ordinary instructions add for an element of k, of a tile: where k has several indices
-// the place of every chunk of 16 bytes is reckoned from its number; fragments that were copied as
+// the place of every chunk of 16 bytes is computed from its number; fragments that were copied as
 // f32 are rounded. (Filter gradient of 128 channels of 28 x 28 in tf32, 64 images, on an H200: 180
 // us, 75 without these. 64 images of 33 x 33, 100 channels, 3 x 3 of bf16: 53.6, 28.8 without.)
 double clocks_beside(const KernelSpec& spec, const MmaConfig& e, const MmaTile& t) {
@@ -104,7 +104,7 @@ Started start(const KernelSpec& given, DataType number, int run) {
   s.m = {c.m ? first_n - 1 : -1, c.m};
   s.n = {c.n ? first_k - 1 : -1, c.n};
   e.a = choose_operand(spec, c.a().body, number, s.m, c.rows.on);
-  // On ordinary cores, see contraction.md. Where A lies along k, copies of single elements cost
+  // On CUDA cores, see contraction.md. Where A lies along k, copies of single elements cost
   // more than what they save. (2048 x 2048 x 2048 on an H200: 403 us and 437; with A along m 496
   // and 427.)
   e.b = choose_operand(spec, c.b().body, number, s.n, false,
@@ -130,7 +130,7 @@ Started start(const KernelSpec& given, DataType number, int run) {
       s.work.extra_bytes += info(spec.ports[static_cast<std::size_t>(st.port)].type).bytes;
   const bool packs = e.n_fastest || !c.rows.on;  // rows of a group start anywhere
   e.packing = choose_packing(spec, e.n_fastest ? s.n.last : s.m.last, packs ? 8 : 1);
-  s.work.one_by_one = !e.ordinary_cores() && e.packing.width == 1;
+  s.work.one_by_one = !e.cuda_cores() && e.packing.width == 1;
   return s;
 }
 
@@ -149,8 +149,8 @@ double microseconds(const Started& s, const EstimatedMmaTile& t, const DeviceMod
   const bool odd =
       lies_odd(e.a, spec.contraction().a().body) || lies_odd(e.b, spec.contraction().b().body);
   const bool copied = e.a.copied && e.b.copied;
-  // The model of tiles on ordinary cores knows of places.
-  const double clocks = e.ordinary_cores() ? 0 : clocks_beside(spec, e, t.tile),
+  // The model of tiles on CUDA cores knows of places.
+  const double clocks = e.cuda_cores() ? 0 : clocks_beside(spec, e, t.tile),
                beside = std::ceil(worked_tiles(s.work, t.tile) / device.sms) * s.work.depth *
                         clocks / device.clock;
   const double operations = 2.0 * static_cast<double>(count(spec.extent, 0, spec.extent.size())) /
@@ -184,10 +184,10 @@ std::string problem_text(const Started& s) {
     return fmt::format("f32{}{}", o.k_fastest ? "" : " transposed",
                        o.copied ? fmt::format(" by {}", o.packing.width) : " computed");
   };
-  return fmt::format(
-      "{} x {} on ordinary cores, batch {}, m {}, n {}, k {} of {}, {} bytes a result{}", text(e.a),
-      text(e.b), s.work.batches, s.work.rows, s.work.columns, s.work.depth,
-      s.plan.spec.contraction().k(), s.work.extra_bytes, e.n_fastest ? "" : " along m");
+  return fmt::format("{} x {} on CUDA cores, batch {}, m {}, n {}, k {} of {}, {} bytes a result{}",
+                     text(e.a), text(e.b), s.work.batches, s.work.rows, s.work.columns,
+                     s.work.depth, s.plan.spec.contraction().k(), s.work.extra_bytes,
+                     e.n_fastest ? "" : " along m");
 }
 
 bool sooner(const EstimatedMmaTile& a, const EstimatedMmaTile& b) {
@@ -260,7 +260,7 @@ KernelChoice MmaChoice::ranked() const {
 
 std::optional<MmaPlan> schedule_as(const MmaConfig& decided, const KernelSpec& spec,
                                    const DeviceModel& device) {
-  const bool ordinary = decided.ordinary_cores();
+  const bool ordinary = decided.cuda_cores();
   auto plan = ordinary ? plan_fma(spec, device, {}) : plan_mma(spec, device);
   if (!plan || spec.contraction().rows.on || !spec.gathers.empty()) return {};
   const MmaConfig& own = plan->engine;

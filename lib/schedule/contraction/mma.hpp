@@ -1,5 +1,5 @@
 // How a contraction runs on the tensor cores that every GPU from sm_80 on has, and, in f32 that
-// must not be rounded, on ordinary cores: the type of the products, how the operands come to shared
+// must not be rounded, on CUDA cores: the type of the products, how the operands come to shared
 // memory, and the tiles; see codegen/device/family/contraction_mma.cuh and contraction_fma.cuh. A
 // pure function of the spec and the device model.
 #pragma once
@@ -33,7 +33,7 @@ struct MmaTile {
 };
 
 struct MmaConfig : Launch {
-  DataType number{};  // of the factors: f16, bf16 or tf32; f32 on ordinary cores
+  DataType number{};  // of the factors: f16, bf16 or tf32; f32 on CUDA cores
   MmaOperand a, b;
   MmaTile tile;
   bool n_fastest = true;  // along which index the result lies in memory
@@ -42,7 +42,7 @@ struct MmaConfig : Launch {
   int promote_every = 0;  // of integers: steps whose sums f32 holds exactly; 0: all of them
   double tiles = 1;
   Packing packing;  // of the epilogue
-  bool ordinary_cores() const { return number == DataType::f32; }
+  bool cuda_cores() const { return number == DataType::f32; }
 };
 
 struct EstimatedMmaTile {
@@ -74,7 +74,7 @@ std::optional<MmaPlan> schedule_as(const MmaConfig& decided, const KernelSpec& s
 // Nothing where there is no such type, or every tile would make too much code.
 std::optional<MmaPlan> plan_mma(const KernelSpec& spec, const DeviceModel& device);
 
-// On ordinary cores: nothing where tensor cores have a type for the factors, or f32 has not, and
+// On CUDA cores: nothing where tensor cores have a type for the factors, or f32 has not, and
 // where every tile would make too much code.
 std::optional<MmaPlan> plan_fma(const KernelSpec& spec, const DeviceModel& device,
                                 const Tuning& tuning);

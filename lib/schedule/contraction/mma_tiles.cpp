@@ -57,7 +57,7 @@ double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   const double wait = waits(w) ? (kWait * w.bytes / t.line + compute) / beside : 0;
   const double steps = w.depth * std::max(std::max({multiply, read, move}) / busy + compute, wait);
   // Results that leave one by one: 192 products of 128 x 77 x 32 with odd rows of B on an H100 took
-  // 18.3 us where 7.5 were reckoned, of 128 x 32 x 77 6.3 where 5.1 were.
+  // 18.3 us where 7.5 were estimated, of 128 x 32 x 77 6.3 where 5.1 were.
   constexpr double kOneByOne = 0.7;
   const double epilogue = t.m * t.n * ((4.0 + w.extra_bytes) / 64 + (w.one_by_one ? kOneByOne : 0));
   return each * (steps + epilogue) + std::ceil(each / beside) * kLatency;

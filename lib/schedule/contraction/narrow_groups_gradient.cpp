@@ -38,9 +38,9 @@ struct Step {
     return 4 * units * row_pairs() * columns_taps + 4 * row_pairs() * tiles + kOwnRegisters;
   }
   // Clocks in which an SM with `warps` of them makes a step of each: those of the multiplications,
-  // of other instructions, or of what shared memory moves; reckoned, and not measured. But for a
+  // of other instructions, or of what shared memory moves; estimated, and not measured. But for a
   // step's latency, which ten gradients in groups of 8 to 32 channels showed on an H100: 64 x 1024
-  // x 14 x 14 in groups of 32 36.6 us (36 reckoned, by joined groups 38.8), 64 x 2048 x 7 x 7 41.5
+  // x 14 x 14 in groups of 32 36.6 us (36 estimated, by joined groups 38.8), 64 x 2048 x 7 x 7 41.5
   // (37; 21.1), 32 x 768 x 14 x 14 23.2 (22; 25.8).
   double clocks(double warps, double stage_bytes_of_all) const {
     constexpr double kMma = 6.5, kFixed = 60, kIssued = 0.8;

@@ -1,4 +1,4 @@
-// How a contraction runs on ordinary cores; see codegen/device/family/contraction_simt.cuh. A pure
+// How a contraction runs on CUDA cores; see codegen/device/family/contraction_simt.cuh. A pure
 // function of the spec and the device model.
 #pragma once
 #include <optional>

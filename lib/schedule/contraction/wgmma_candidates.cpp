@@ -94,7 +94,7 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
     return false;
   // Three stages are too few for them where lines of an operand are no lines of k. (7000 x 1000 x
   // 6000 of f16, both transposed, with swish, in 192 x 160 by three stages on an H100: 216 us where
-  // 152 were reckoned; cuBLASLt and swish take 146. 128 x 256 by four is reckoned at 154.)
+  // 152 were estimated; cuBLASLt and swish take 146. 128 x 256 by four is estimated at 154.)
   constexpr int kFewestOfThree = 4;
   if (t.consumers == 3 && t.stages < kFewestOfThree && !(p.a_k_fastest && p.b_k_fastest))
     return false;

@@ -88,13 +88,13 @@ double hindrance_of_convolution(const TileProblem& p, const Tile& t) {
   // 16.3 in 64 x 128).
   constexpr double kPhased = 0.86, kPhasedTall = 1.07, kPhasedParts = 1.1;
   // Phases without taps, whose tiles store nothing but zeros between the results of others (256 x
-  // 256 x 56 x 56, 512 filters of 1 x 1, stride 2: 255 us, where 151 would be reckoned).
+  // 256 x 56 x 56, 512 filters of 1 x 1, stride 2: 255 us, where 151 would be estimated).
   constexpr double kEmptyPhases = 1.68;
   // Of planes with few taps: 128 channels, 56 x 56, 3 x 3 of stride 2 on an H200 74 us where 53
-  // were reckoned. (Of 3 channels, in blocks, all other ways are slower yet.) With four stages of
+  // were estimated. (Of 3 channels, in blocks, all other ways are slower yet.) With four stages of
   // pixels it takes 56, and no such product is faster than with pixels loaded for each tap: 64 x
   // 512 x 14 x 14, 512 32.0 and 26.7. Those of volumes: 2 x 32 x 64 x 64 x 64, 64 filters of 3 x 3
-  // x 3 33.4 us in 256 x 64 where 26.3 were reckoned, 32.1 and 28.3 in 128 x 64; of joined
+  // x 3 33.4 us in 256 x 64 where 26.3 were estimated, 32.1 and 28.3 in 128 x 64; of joined
   // pixels 27.6 and 23.2.
   constexpr double kPlanes = 1.25, kFramePlanes = 1.2;
   // Parts of B that are no multiple of 32 columns, or sums of such a tile that two blocks share:
@@ -105,7 +105,7 @@ double hindrance_of_convolution(const TileProblem& p, const Tile& t) {
   constexpr int kEven = 32;
   const bool shared = t.cluster_m > 1 || (t.split > 1 && mmas_of_consumer(t) > 1);
   // Rows at zeros take no longer where an SM is free, but power. (512 channels of 7 x 7:
-  // 27.9 us with pixels that stay and 25.8 without, where 29.9 and 31.0 were reckoned.)
+  // 27.9 us with pixels that stay and 25.8 without, where 29.9 and 31.0 were estimated.)
   constexpr double kOfZeros = 0.2, kFewZeros = 0.08;
   const double zeros = 1 + kOfZeros * std::max(0.0, p.zeros - kFewZeros);
   if (shared && t.n % kEven != 0 && t.n > kEpilogueTileColumns) return kUneven * zeros;

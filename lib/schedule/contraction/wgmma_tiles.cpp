@@ -189,7 +189,7 @@ class TileEstimate {
   }
   // A warpgroup of 64 rows whose pixels stay for all taps waits for each step's products, longer
   // where others share the filter. (2 x 320 x 8 x 8 x 8, 320 filters of 3 x 3 x 3 on an H200 in 64
-  // x 64, alone, in pairs, in fours: 25.0, 26.7, 34.0 us; reckoned without at 19.9, 19.1, 18.6; in
+  // x 64, alone, in pairs, in fours: 25.0, 26.7, 34.0 us; estimated without at 19.9, 19.1, 18.6; in
   // 128 x 112 whose k is split 15.6.)
   double wait_clocks() const {
     constexpr double kAlone = 250, kSharing = 50;

@@ -35,7 +35,7 @@ function drawRoofline(root) {
   const {svg, left, right, top, bottom} = chartOf(root);
   const bandwidth = data.ceilings.bytes_per_us * 1e6;  // a second
   const narrow = data.kernels.some(k => k.flops > 0 && k.accesses.some(a => /^(f8|i8|u8)/.test(a.data_type)));
-  const flat = [["ordinary cores, f32", data.ceilings.ordinary_operations_per_us * 1e6],
+  const flat = [["CUDA cores, f32", data.ceilings.ordinary_operations_per_us * 1e6],
                 ["tensor cores, 16 bits", data.ceilings.tensor_operations_per_us * 1e6]];
   if (narrow) flat.push(["tensor cores, 8 bits", data.ceilings.tensor_operations_per_us * 2e6]);
   const points = data.kernels.map((kernel, k) => {

@@ -37,7 +37,7 @@ _resize = operator(resize, "sinter::resize", backward=resize_backward)
 
 
 def _settings(node):
-    """Attributes of the operator; None where resample reckons otherwise than PyTorch."""
+    """Attributes of the operator; None where resample computes otherwise than PyTorch."""
     given = _SIGNATURE.bind(*node.args, **node.kwargs)
     given.apply_defaults()
     a = given.arguments
@@ -53,7 +53,7 @@ def _settings(node):
     if factors is not None and not a["recompute_scale_factor"]:
         factors = factors if isinstance(factors, (list, tuple)) else [factors] * (len(before) - 2)
         if any(f * n != m for f, n, m in zip(factors, before[2:], after[2:])):
-            return None  # it reckons with the factor that it was given
+            return None  # it computes with the factor that it was given
     mode = _MODES[a["mode"]]
     if mode == "nearest" and any(m % n for n, m in zip(before[2:], after[2:])):
         return None  # it rounds the quotient first
