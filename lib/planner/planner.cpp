@@ -8,14 +8,7 @@
 
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
-#include "planner/pooled_pixels.hpp"
-#include "planner/siblings.hpp"
-#include "planner/split/flat_rows.hpp"
-#include "planner/split/joined_products.hpp"
-#include "planner/split/operands.hpp"
-#include "planner/split/split.hpp"
-#include "planner/split/split_k.hpp"
-#include "planner/split/transposed_rows.hpp"
+#include "planner/kernel_passes.hpp"
 #include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 
@@ -265,19 +258,6 @@ class Order {
   std::vector<int> waits_, first_;   // first: node, which decides between those that are ready
 };
 
-bool nothing_to_do(const KernelSpec& spec) {
-  std::int64_t results = 1;
-  const int outer =
-      std::visit(Overloaded{[&](const PointwiseSpec&) { return spec.extent.size(); },
-                            [](const RowwiseSpec& r) { return r.outer_rank; },
-                            [](const ContractionSpec& c) { return c.first_k(); },
-                            [](const AttentionSpec&) { return AttentionSpec::n; },
-                            [&](const AttentionBackwardSpec&) { return spec.extent.size(); }},
-                 spec.family);
-  for (int i = 0; i < outer; ++i) results *= spec.extent[i];
-  return results == 0;
-}
-
 }  // namespace
 
 Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
@@ -302,33 +282,19 @@ Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
       second.reset();
   }
   const FusionState& state = second ? *second : *first;
-  Partition result;
-  Temporaries temporaries(static_cast<TensorId>(lowered.tensors().size()));
-  std::vector<KernelSpec> kernels;
   Order order(state, chosen);
   for (const Alias& alias : aliases) order.read_first(alias);
+  KernelList list{state,        aliases,
+                  overwritten,  {},
+                  state.cuts(), Temporaries(static_cast<TensorId>(lowered.tensors().size()))};
   for (std::size_t i : order.kernels())
-    for (auto& spec : chosen[i].pattern->lower(state, chosen[i].match)) {
-      if (nothing_to_do(spec)) continue;
-      TransposedRows copies = fuse ? transpose_rows(spec, context, temporaries) : TransposedRows{};
-      std::ranges::move(copies.before, std::back_inserter(kernels));
-      for (auto& part : split(std::move(spec), context, temporaries))
-        if (!nothing_to_do(part)) {
-          flatten_rows(part);
-          kernels.push_back(std::move(part));
-        }
-      std::ranges::move(copies.behind, std::back_inserter(kernels));
-    }
-  narrow_operands(lowered, kernels);
-  if (fuse) join_products(kernels, state, overwritten, temporaries);
-  result.cuts = state.cuts();
-  for (auto& spec : kernels)
-    for (auto& whole : materialise_operands(std::move(spec), state, temporaries, result.cuts))
-      for (auto& kernel : split_depth(std::move(whole), state, temporaries, result.cuts))
-        result.kernels.push_back(std::move(kernel));
-  if (fuse) pool_pixels(result.kernels, lowered, context, aliases, result.cuts);
-  if (fuse) merge_siblings(result.kernels, lowered, aliases);
-  result.temporaries = temporaries.bytes();
+    for (auto& spec : chosen[i].pattern->lower(state, chosen[i].match))
+      if (!has_no_results(spec)) list.kernels.push_back(std::move(spec));
+  run_kernel_passes(list, fuse);
+  Partition result;
+  result.kernels = std::move(list.kernels);
+  result.cuts = std::move(list.cuts);
+  result.temporaries = list.temporaries.bytes();
   place_workspace(lowered, result);
   return result;
 }

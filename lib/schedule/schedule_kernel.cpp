@@ -20,11 +20,11 @@ constexpr double kSurelyFaster = 1.5;
 template <class Other>
 ScheduledKernel or_groups(const KernelSpec& spec, const DeviceModel& device, const Other& other) {
   auto groups = plan_channel_groups(spec, device);
-  if (groups &&
-      (device.depthwise == "ordinary" || (device.depthwise == "planes" && groups->engine.planes)))
+  if (groups && (device.overrides.depthwise == "ordinary" ||
+                 (device.overrides.depthwise == "planes" && groups->engine.planes)))
     return scheduled(std::move(groups->spec), std::move(groups->engine));
   ScheduledKernel kernel = other();
-  const bool asked = device.depthwise == "mma" && kernel.depthwise();
+  const bool asked = device.overrides.depthwise == "mma" && kernel.depthwise();
   if (!groups || asked || groups->engine.microseconds >= kernel.microseconds) return kernel;
   return scheduled(std::move(groups->spec), std::move(groups->engine));
 }
@@ -39,8 +39,8 @@ ScheduledKernel schedule_product(const KernelSpec& spec, const DeviceModel& devi
   std::optional<MmaPlan> mma;
   if (!spec.contraction().paired()) mma = plan_mma(spec, device);
   if (auto groups = plan_narrow_groups(spec, device);
-      groups && device.depthwise != "ordinary" &&
-      (device.depthwise == "mma" ||
+      groups && device.overrides.depthwise != "ordinary" &&
+      (device.overrides.depthwise == "mma" ||
        (!(wgmma && wgmma->microseconds < groups->engine.microseconds) &&
         !(mma && mma->engine.microseconds < groups->engine.microseconds))))
     return scheduled(std::move(groups->spec), std::move(groups->engine));

@@ -1,6 +1,7 @@
 #include "target/device_model.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <iterator>
 
@@ -154,6 +155,15 @@ void slow_down(DeviceModel& model, double times) {
   model.l2_bytes = static_cast<std::int64_t>(static_cast<double>(model.l2_bytes) / times);
 }
 
+PlanOverrides overrides_of_environment() {
+  PlanOverrides o{env_value("SINTER_DEPTHWISE"), env_value("SINTER_REARRANGE"), {}};
+  const std::string text = env_value("SINTER_SPLIT_ELEMENTS");
+  std::int64_t elements = 0;
+  if (std::from_chars(text.data(), text.data() + text.size(), elements).ec == std::errc())
+    o.split_elements = std::max<std::int64_t>(elements, 1);
+  return o;
+}
+
 }  // namespace
 
 DeviceModel device_model(std::string_view target) {
@@ -161,7 +171,7 @@ DeviceModel device_model(std::string_view target) {
                                   [&](const DeviceModel& m) { return m.target == target; });
   DeviceModel model = known != std::end(kModels) ? *known : kModels[0];
   model.target = target;
-  model.depthwise = env_value("SINTER_DEPTHWISE");
+  model.overrides = overrides_of_environment();
   if (const std::string times = env_value("SINTER_SLOW_DEVICE"); !times.empty())
     slow_down(model, std::max(1.0, std::atof(times.c_str())));
   return model;

@@ -5,11 +5,26 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace sinter {
+
+// What tests ask of planning in place of what is estimated to be the fastest, so that small shapes
+// are planned as large ones are: variables of the environment, read where a model is made.
+struct PlanOverrides {
+  // SINTER_DEPTHWISE: the cores that depthwise convolutions run on where they can, `mma`, `rows`,
+  // `planes` or `ordinary`.
+  std::string depthwise;
+  // SINTER_REARRANGE: operands of convolutions are rearranged wherever they can be, in the fastest
+  // way (`on`) or in the last.
+  std::string rearrange;
+  // SINTER_SPLIT_ELEMENTS: the fewest elements of a reduction that are worth a block; sums of
+  // products are cut however small they are.
+  std::optional<std::int64_t> split_elements;
+};
 
 struct DeviceModel {
   std::string target;  // whose engines kernels may use; empty: what every GPU from sm_80 on has
@@ -47,9 +62,7 @@ struct DeviceModel {
   int tensor_operations = 0;    // on tensor cores, of 16-bit operands; of 8-bit ones twice as many
   int ordinary_operations = 0;  // on CUDA cores, in f32
 
-  // For tests on small shapes, from SINTER_DEPTHWISE: the cores that depthwise convolutions run on
-  // where they can, `mma`, `rows`, `planes` or `ordinary`, faster or not.
-  std::string depthwise;
+  PlanOverrides overrides;
 };
 
 // The model of a target that target.hpp calls valid, or of the empty one. A target without a table

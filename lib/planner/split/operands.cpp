@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/env.hpp"
 #include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
 #include "planner/spec/contraction_spec.hpp"
@@ -205,13 +204,13 @@ std::vector<KernelSpec> if_faster(std::vector<KernelSpec> (*make)(const KernelSp
 std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& state,
                                    Temporaries& temporaries, std::vector<PlanCut>& cuts) {
   // For tests on small shapes: the fastest way of each, or the last.
-  const std::string asked = env_value("SINTER_REARRANGE");
+  const std::string& asked = state.device().overrides.rearrange;
   const bool last = asked == "last", anyway = last || asked == "on";
   if (!spec.as_contraction() || !state.device().has_wgmma || count(spec.extent) == 0) return {};
   const Node& node = state.node(contraction_of(state, spec));
   const bool matmul = is_matmul(node.op);
   const ScheduledKernel as_it_is = schedule_kernel(spec, state.context());
-  if (!as_it_is.wgmma() && state.device().depthwise.empty()) {
+  if (!as_it_is.wgmma() && state.device().overrides.depthwise.empty()) {
     if (auto kernels = if_faster(
             widened, "its 8-bit factors are written as bf16 first, which tensor cores multiply",
             spec, state, anyway, temporaries, cuts);
@@ -228,7 +227,8 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   }
   if (!matmul && plan_depthwise(spec, state.device())) return {};
   // Asked for by a test.
-  if (state.device().depthwise == "mma" && plan_narrow_groups(spec, state.device())) return {};
+  if (state.device().overrides.depthwise == "mma" && plan_narrow_groups(spec, state.device()))
+    return {};
   const auto by_wgmma = [&](const KernelSpec& kernel) {
     return schedule_kernel(kernel, state.context()).wgmma() != nullptr;
   };

@@ -1,9 +1,7 @@
 #include "planner/split/split.hpp"
 
 #include <algorithm>
-#include <charconv>
 
-#include "base/env.hpp"
 #include "plan/access.hpp"
 #include "plan/liveness.hpp"
 #include "planner/spec/body_copy.hpp"
@@ -33,7 +31,9 @@ constexpr std::int64_t kShortestUnit = 32;
 // bytes; three take 6 us and as long as it takes to read once more and write.)
 constexpr std::int64_t kLine = 128, kManyPieces = 16;
 
-std::int64_t shortest_part() { return std::min(kShortestPart, elements_a_block()); }
+std::int64_t shortest_part(const DeviceModel& device) {
+  return std::min(kShortestPart, elements_of_block(device));
+}
 
 std::int64_t outer_rows(const KernelSpec& s) { return count(s.extent, 0, s.rowwise().outer_rank); }
 std::int64_t columns_of(const KernelSpec& s) {
@@ -211,7 +211,8 @@ std::optional<CutRows> in_any_parts(const KernelSpec& spec, std::int64_t wished,
   else
     for (std::int64_t n = 1; n <= unit && n * wished <= spec.extent[d]; ++n)
       if (unit % n == 0) size = n;
-  if (size < std::min(kShortestUnit, elements_a_block()) || size == spec.extent[d]) return {};
+  if (size < std::min(kShortestUnit, elements_of_block(context.device)) || size == spec.extent[d])
+    return {};
   CutRows cut{.spec = spec, .parts = spec.extent[d] / size, .added = 1, .any_number = true};
   cut_index(cut.spec, d, cut.parts, size);
   ++cut.spec.rowwise().outer_rank;
@@ -326,7 +327,7 @@ std::int64_t wished_parts(const KernelSpec& spec, const DeviceModel& device) {
   const std::int64_t blocks = std::max<std::int64_t>(blocks_of(spec), 1);
   // Where there are some blocks a second kernel gains less, as for the parts of a filter's
   // gradient.
-  const std::int64_t least = (blocks < kFewBlocks ? 1 : 2) * elements_a_block();
+  const std::int64_t least = (blocks < kFewBlocks ? 1 : 2) * elements_of_block(device);
   return std::min(kManyOfSm * device.sms / blocks,
                   outer_rows(spec) * columns_of(spec) / blocks / least);
 }
@@ -343,7 +344,7 @@ std::vector<KernelSpec> split_statistics(const KernelSpec& spec, bool pieces, st
   fine.rowwise().outer_rank += pieces;
   // Blocks of few threads leave room for others on an SM while they wait.
   for (const int most : {256, 1024})
-    for (std::int64_t n = wished; columns_of(fine) / n >= shortest_part(); n *= 2) {
+    for (std::int64_t n = wished; columns_of(fine) / n >= shortest_part(context.device); n *= 2) {
       auto any = in_any_parts(fine, n, pieces ? 0 : unit_of(spec, context), context);
       CutRows rows = any ? std::move(*any) : in_parts(fine, n);
       if ((rows.parts == 1 && !pieces) || !rows.even) continue;
@@ -371,24 +372,19 @@ std::vector<KernelSpec> split_pieces(KernelSpec spec, const PlanContext& context
   KernelSpec fine = spec;
   ++fine.rowwise().outer_rank;
   if (!rows_lie_together(fine)) return {};
-  const std::int64_t wished =
-      std::min(wished_parts(fine, context.device), columns_of(fine) / shortest_part());
+  const std::int64_t wished = std::min(wished_parts(fine, context.device),
+                                       columns_of(fine) / shortest_part(context.device));
   return split_statistics(spec, true, std::max<std::int64_t>(wished, 1), context, temporaries);
 }
 
 }  // namespace
 
-// The fewest elements that are worth a block of their own. (On an H200, us with 32768, 16384 and
-// 8192: gradients of batch norms of 5 x 64 x 56 x 56 10.8, 8.5 and 7.4, 8 x 100 x 512 9.9, 6.8
-// and 5.7; softmax over a million 10.8, 9.0 and 8.4, the sum of four millions 4.1, 4.0 and 4.7.)
-std::int64_t elements_a_block() {
-  static const std::int64_t n = [] {
-    std::int64_t value = 16384;
-    const std::string text = env_value("SINTER_SPLIT_ELEMENTS");
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    return std::max<std::int64_t>(value, 1);
-  }();
-  return n;
+// (On an H200, us with 32768, 16384 and 8192: gradients of batch norms of 5 x 64 x 56 x
+// 56 10.8, 8.5 and 7.4, 8 x 100 x 512 9.9, 6.8 and 5.7; softmax over a million 10.8, 9.0 and 8.4,
+// the sum of four millions 4.1, 4.0 and 4.7.)
+std::int64_t elements_of_block(const DeviceModel& device) {
+  constexpr std::int64_t kElementsOfBlock = 16384;
+  return device.overrides.split_elements.value_or(kElementsOfBlock);
 }
 
 KernelPort Temporaries::add(std::string name, DataType type, const Dims& dim, Access access) {
@@ -417,7 +413,7 @@ std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
       spec.rowwise().any_length = true;
       return {std::move(spec)};
     }
-  const std::int64_t least = elements_a_block(), blocks = blocks_of(spec),
+  const std::int64_t least = elements_of_block(device), blocks = blocks_of(spec),
                      elements = outer_rows(spec) * columns_of(spec);
   if (!divisible(spec) || elements == 0) return {std::move(spec)};
   const std::int64_t wished = wished_parts(spec, device);

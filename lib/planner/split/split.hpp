@@ -31,9 +31,8 @@ class Temporaries {
   std::map<TensorId, std::int64_t> bytes_;
 };
 
-// Of a reduction, that are worth a block of their own; fewer, where a test asks for it by
-// SINTER_SPLIT_ELEMENTS.
-std::int64_t elements_a_block();
+// The fewest of a reduction that are worth a block of their own.
+std::int64_t elements_of_block(const DeviceModel& device);
 
 // The kernels that compute the spec, in order.
 std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,

@@ -9,7 +9,6 @@
 #include <optional>
 #include <set>
 
-#include "base/env.hpp"
 #include "plan/access.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/contraction_spec.hpp"
@@ -188,8 +187,6 @@ double microseconds_of_parts(const KernelSpec& c, std::int64_t parts, double of_
   return of_sums + device.launch_microseconds + bytes / device.memory_bandwidth;
 }
 
-bool cuts_small_sums() { return !env_value("SINTER_SPLIT_ELEMENTS").empty(); }  // for tests
-
 // A gradient's images in as many parts as are fastest, of those that divide them; or in one.
 // `as`: as which the sums are scheduled, if not each number of parts for itself.
 DepthParts choose_image_parts(const KernelSpec& c, ImageParts how, const ScheduledKernel* as,
@@ -207,7 +204,8 @@ DepthParts choose_image_parts(const KernelSpec& c, ImageParts how, const Schedul
     const auto part = as ? schedule_as(*as, sums, context) : schedule_kernel(sums, context);
     if (!part) continue;
     const double us = microseconds_of_parts(c, n, part->microseconds, context.device);
-    const bool several = as && n > 1 && cuts_small_sums();  // images in each part
+    const bool several =
+        as && n > 1 && context.device.overrides.split_elements;  // images in each part
     if (best.parts.empty() || us < best.microseconds || several)
       best = {parts, us, us, part->wgmma() != nullptr, true};
     if (several) break;
@@ -335,10 +333,11 @@ std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,
     const std::int64_t parts = count(by_images.parts, 0, by_images.parts.size());
     // (A residual block's step of 17 to 64 images on an H200: 9 to 11 % over constant extents with
     // whole sums, 3 to 10 % so; of 65 to 256 images less than 2 %.)
-    if (parts > 1 && (cuts_small_sums() || by_images.microseconds <= chosen.microseconds))
+    if (parts > 1 &&
+        (context.device.overrides.split_elements || by_images.microseconds <= chosen.microseconds))
       chosen = std::move(by_images);
     if (!chosen.any_images) return count(chosen.parts, 0, chosen.parts.size());
-    return cuts_small_sums() ? -images_of(c) : -images_of_class(c, context);
+    return context.device.overrides.split_elements ? -images_of(c) : -images_of_class(c, context);
   });
   if (decided < 0 && (!fresh || -decided != images_of(c)))
     chosen = cut_images_as(c, -decided, how, context);

@@ -24,11 +24,12 @@ int index_of_threads(const KernelSpec& spec) {
 // Whether all elements of the domain are at places of their own, and neighbours in memory are so
 // along another index of more than a few. The first-level cache has all sectors of a small matrix,
 // one of half as many elements as are worth a block.
-bool lies_across(const KernelSpec& spec, const KernelPort& p, int along) {
+bool lies_across(const KernelSpec& spec, const KernelPort& p, int along,
+                 const DeviceModel& device) {
   const Access& a = p.access;
   if (!a.windows.empty() || !a.via.empty() || p.together != 1 || spec.extent[along] < kLong ||
       a.stride[along] <= 1 || elements_reached(spec.extent, a) != count(spec.extent) ||
-      2 * a.stride[along] * spec.extent[along] < elements_a_block())
+      2 * a.stride[along] * spec.extent[along] < elements_of_block(device))
     return false;
   for (int i = 0; i < spec.extent.size(); ++i)
     if (a.stride[i] == 1 && spec.extent[i] >= kLong) return true;
@@ -81,14 +82,14 @@ TransposedRows transpose_rows(KernelSpec& spec, const PlanContext& context,
                          spec.rowwise().outer_rank < spec.extent.size() &&
                          spec.rowwise().segment == 0;
   if (!candidate || !context.decisions.decide(Decisions::Kind::transposed, spec.nodes.front(), [&] {
-        return count(spec.extent) >= kBlocks * elements_a_block();
+        return count(spec.extent) >= kBlocks * elements_of_block(context.device);
       }))
     return copies;
   const int along = index_of_threads(spec);
   const auto indices = indices_of_copy(spec, along);
   const auto across = [&](const Statement& s) {
     return s.port >= 0 && !s.per_row &&
-           lies_across(spec, spec.ports[static_cast<std::size_t>(s.port)], along);
+           lies_across(spec, spec.ports[static_cast<std::size_t>(s.port)], along, context.device);
   };
   for (std::size_t i = 0; i < spec.body.statements.size(); ++i) {
     const Statement s = spec.body.statements[i];

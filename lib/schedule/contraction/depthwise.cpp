@@ -344,12 +344,12 @@ class DepthwiseSearch {
     auto planes = e_.gradient ? plan_depthwise_planes_gradient(spec_, e_, dims_, memory_, device_)
                               : plan_depthwise_planes(spec_, e_, dims_, memory_, device_);
     if (!planes) return;
-    const bool sure = device_.depthwise == "planes" || of_group_ < 0;
+    const bool sure = device_.overrides.depthwise == "planes" || of_group_ < 0;
     // Gradients' images are cut in as many parts as their own estimate says.
     if (best_ && sure && !e_.gradient)
       planes->microseconds = std::min(planes->microseconds, best_->microseconds);
-    if (device_.depthwise == "planes" ||
-        (device_.depthwise.empty() &&
+    if (device_.overrides.depthwise == "planes" ||
+        (device_.overrides.depthwise.empty() &&
          (!best_ || sure || planes->microseconds < best_->microseconds)))
       best_ = std::move(planes);
   }
@@ -364,13 +364,15 @@ class DepthwiseSearch {
     const bool faster =
         !best_ || (!best_->planes && lines->microseconds < best_->microseconds &&
                    taps_of(spec_, lines->down) * taps_of(spec_, lines->across) >= kFewestInLines);
-    if (device_.depthwise.empty() ? faster : device_.depthwise == "mma") best_ = std::move(lines);
+    if (device_.overrides.depthwise.empty() ? faster : device_.overrides.depthwise == "mma")
+      best_ = std::move(lines);
   }
 
   // `name`: by which a test asks for it.
   void consider(std::optional<DepthwiseConfig> other, std::string_view name, bool worth) {
     const bool faster = worth && other && (!best_ || other->microseconds < best_->microseconds);
-    if (other && (device_.depthwise.empty() ? faster : device_.depthwise == name))
+    if (other &&
+        (device_.overrides.depthwise.empty() ? faster : device_.overrides.depthwise == name))
       best_ = std::move(other);
   }
   // Tensor cores, and ordinary ones with pixels by TMA.
@@ -398,7 +400,8 @@ class DepthwiseSearch {
                         (one_dim ? kFewestOfLine : kFewestTaps),
                few_empty = std::ceil(all / width) * width <= kMostEmpty * all;
     if (!one_dim) consider(plan_depthwise_rows(spec_, e_, memory_, device_), "rows", true);
-    if (mma && units && device_.depthwise == "mma" && mma->microseconds <= units->microseconds)
+    if (mma && units && device_.overrides.depthwise == "mma" &&
+        mma->microseconds <= units->microseconds)
       units.reset();
     consider(std::move(mma), "mma", enough);
     consider(std::move(units), "mma", few_empty);

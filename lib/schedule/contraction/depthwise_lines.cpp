@@ -64,7 +64,7 @@ std::optional<DepthwiseConfig> plan_depthwise_lines(const KernelSpec& spec,
   const int registers = chunks * (2 * taps + kAhead * advance * 4) + slots * 4 + kOwn;
   if (registers > kMostRegisters || channels * rows * planes * tiles == 0) return {};
   // Tests: the long walks that few SMs have on small shapes.
-  const double sms = device.depthwise == "mma" ? 1 : device.sms;
+  const double sms = device.overrides.depthwise == "mma" ? 1 : device.sms;
   const double blocks = std::min(kMostBlocks,
                                  std::floor(static_cast<double>(device.registers_per_sm /
                                                                 (registers * kLinesThreads)))),

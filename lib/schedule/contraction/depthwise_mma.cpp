@@ -225,7 +225,7 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   if (channels * rows * line_pixels * planes * all_taps == 0) return {};
   const int cost = element_cost(spec, spec.body);
   // Tests: the long walks that few SMs have on small shapes.
-  const double sms = device.depthwise == "mma" ? 3 : device.sms;
+  const double sms = device.overrides.depthwise == "mma" ? 3 : device.sms;
   std::optional<double> least;
   const bool boxes = fits_boxes(spec, e, planes, device);
   // A lane loads for its channels at once.

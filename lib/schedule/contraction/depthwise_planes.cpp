@@ -163,7 +163,7 @@ std::optional<DepthwiseConfig> plan_depthwise_planes(const KernelSpec& spec,
             image_bytes = info(image.type).bytes;
 
   // For tests also of what is left.
-  const bool asked = device.depthwise == "planes";
+  const bool asked = device.overrides.depthwise == "planes";
   const int across = static_cast<int>(results_of(e.across)),
             down = static_cast<int>(results_of(e.down));
   const bool narrow = across * result_bytes % kWellMoved != 0 ||

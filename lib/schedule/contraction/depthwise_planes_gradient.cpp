@@ -208,7 +208,7 @@ std::optional<DepthwiseConfig> plan_depthwise_planes_gradient(const KernelSpec& 
   const bool narrow = p.across * info(other.type).bytes % kWellMoved != 0 ||
                       line.extent * info(image.type).bytes % kWellMoved != 0,
              small = p.across <= kMostResults && line.extent <= kMostPixels;
-  if (device.depthwise != "planes" && !(narrow && small && memory >= kWorth)) return {};
+  if (device.overrides.depthwise != "planes" && !(narrow && small && memory >= kWorth)) return {};
   p.least_units = std::lcm(of_image, of_gradient);
   p.channel_bytes = static_cast<double>(e.planes->pixels * info(image.type).bytes) +
                     static_cast<double>(plane * info(other.type).bytes);

@@ -1,0 +1,120 @@
+#include "planner/kernel_passes.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "fusion_patterns/pattern.hpp"
+#include "planner/pooled_pixels.hpp"
+#include "planner/siblings.hpp"
+#include "planner/split/flat_rows.hpp"
+#include "planner/split/joined_products.hpp"
+#include "planner/split/operands.hpp"
+#include "planner/split/split_k.hpp"
+#include "planner/split/transposed_rows.hpp"
+
+namespace sinter {
+namespace {
+
+// Puts what `of` makes of each kernel in its place, in order.
+template <class Of>
+void replace_each(std::vector<KernelSpec>& kernels, const Of& of) {
+  std::vector<KernelSpec> result;
+  for (KernelSpec& spec : kernels) of(std::move(spec), result);
+  kernels = std::move(result);
+}
+
+void transpose_rows(KernelList& list) {
+  replace_each(list.kernels, [&](KernelSpec spec, std::vector<KernelSpec>& to) {
+    TransposedRows copies = transpose_rows(spec, list.state.context(), list.temporaries);
+    std::ranges::move(copies.before, std::back_inserter(to));
+    to.push_back(std::move(spec));
+    std::ranges::move(copies.behind, std::back_inserter(to));
+  });
+}
+
+void split_reductions(KernelList& list) {
+  replace_each(list.kernels, [&](KernelSpec spec, std::vector<KernelSpec>& to) {
+    for (auto& part : split(std::move(spec), list.state.context(), list.temporaries))
+      if (!has_no_results(part)) to.push_back(std::move(part));
+  });
+}
+
+void flatten_rows(KernelList& list) {
+  for (KernelSpec& spec : list.kernels) flatten_rows(spec);
+}
+
+void narrow_operands(KernelList& list) { narrow_operands(list.state.graph(), list.kernels); }
+
+void join_products(KernelList& list) {
+  join_products(list.kernels, list.state, list.overwritten, list.temporaries);
+}
+
+void rearrange_products(KernelList& list) {
+  replace_each(list.kernels, [&](KernelSpec spec, std::vector<KernelSpec>& to) {
+    for (auto& whole :
+         materialise_operands(std::move(spec), list.state, list.temporaries, list.cuts))
+      std::ranges::move(split_depth(std::move(whole), list.state, list.temporaries, list.cuts),
+                        std::back_inserter(to));
+  });
+}
+
+void pool_pixels(KernelList& list) {
+  pool_pixels(list.kernels, list.state.graph(), list.state.context(), list.aliases, list.cuts);
+}
+
+void merge_siblings(KernelList& list) {
+  merge_siblings(list.kernels, list.state.graph(), list.aliases);
+}
+
+constexpr KernelPass kPasses[] = {
+    {"transpose_rows",
+     "A tensor that lies across a rowwise kernel's rows is transposed by a kernel of its own.",
+     "It decides where rows lie, of which the next one counts how many run at once.", true,
+     transpose_rows},
+    {"split_reductions",
+     "Reductions too long or too few for the SMs are cut in parts, which a second kernel adds up.",
+     "Parts are rows, whose runs of memory the next one looks at.", false, split_reductions},
+    {"flatten_rows",
+     "Short runs of memory that start anywhere and follow each other are one, in aligned packs.",
+     "Behind whatever makes elementwise and rowwise kernels of others.", false, flatten_rows},
+    {"narrow_operands",
+     "Virtual f32 operands of products are stored in the 16 bits to which these round them.",
+     "Behind the splits, whose kernels store them, too.", false, narrow_operands},
+    {"join_products", "Products whose results are added are one product along both k.",
+     "Operands must have the type in which they are multiplied.", true, join_products},
+    {"rearrange_products",
+     "Operands that no engine loads fast are copied first; a long k is cut in parts, which a "
+     "second "
+     "kernel adds up: where the estimates say so, of one kernel after the other.",
+     "Joined products have other operands and another k.", false, rearrange_products},
+    {"pool_pixels", "Pooling joins the convolution whose pixels it reads.",
+     "Only blocks of pixels with halos can, which the pass before may have chosen.", true,
+     pool_pixels},
+    {"merge_siblings",
+     "Elementwise kernels over one domain that do not need each other are one kernel.",
+     "Last, since the passes before make such kernels.", true, merge_siblings},
+};
+
+}  // namespace
+
+std::span<const KernelPass> kernel_passes() { return kPasses; }
+
+void run_kernel_passes(KernelList& list, bool fuse) {
+  for (const KernelPass& pass : kPasses)
+    if (fuse || !pass.fuses) pass.run(list);
+}
+
+bool has_no_results(const KernelSpec& spec) {
+  std::int64_t results = 1;
+  const int outer =
+      std::visit(Overloaded{[&](const PointwiseSpec&) { return spec.extent.size(); },
+                            [](const RowwiseSpec& r) { return r.outer_rank; },
+                            [](const ContractionSpec& c) { return c.first_k(); },
+                            [](const AttentionSpec&) { return AttentionSpec::n; },
+                            [&](const AttentionBackwardSpec&) { return spec.extent.size(); }},
+                 spec.family);
+  for (int i = 0; i < outer; ++i) results *= spec.extent[i];
+  return results == 0;
+}
+
+}  // namespace sinter
