@@ -284,7 +284,7 @@ inline Tensor Tensor::type(DataType type, Where where) const {
 inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
                                         std::vector<TensorId> inputs, std::vector<TensorId> outputs,
                                         NodeOptions options, Where where) {
-  if (static_cast<int>(op) < 0 || op >= OpKind::last_) {
+  if (op >= OpKind::last_) {
     report({.rule = Rule::attribute_value,
             .attribute = "op",
             .seen = std::to_string(static_cast<int>(op)),

@@ -126,7 +126,9 @@ TEST_CASE("tiles of every width compile", "[nvrtc]") {
 }
 
 // Of the corpus, for every GPU and for sm_90a.
-std::vector<PlanKernel> corpus_kernels() {
+const std::vector<PlanKernel>& corpus_kernels() {
+  static std::vector<PlanKernel> result;
+  if (!result.empty()) return result;
   std::map<std::string, PlanKernel> kernels;  // by text
   for (const auto& entry :
        std::filesystem::directory_iterator(test::source_tree() + "/tests/corpus")) {
@@ -140,7 +142,6 @@ std::vector<PlanKernel> corpus_kernels() {
       for (const PlanCut& c : plan->data().cuts) CHECK(c.pattern != kWrongRewrite);
     }
   }
-  std::vector<PlanKernel> result;
   for (auto& [source, kernel] : kernels) result.push_back(std::move(kernel));
   return result;
 }
