@@ -261,9 +261,7 @@ class AttentionBackwardText : public EngineText {
                     : "backward");
   }
   bool exchanges_registers() const override { return true; }
-  Facts facts() const override {
-    return {{"estimated_ns", std::llround(kernel_.launch().microseconds * 1000)}};
-  }
+  Facts facts() const override { return {estimated()}; }
 
  private:
   const AttentionBackwardConfig& e_;

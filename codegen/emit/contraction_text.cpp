@@ -61,9 +61,6 @@ std::string ContractionText::rows() const {
                     index = c_.rows.index >= 0 ? port(c_.rows.index) : offsets;
   return fmt::format("Rows{{{}, {}}}", offsets, index);
 }
-std::pair<std::string, std::int64_t> ContractionText::estimated() const {
-  return {"estimated_ns", std::llround(kernel_.launch().microseconds * 1000)};
-}
 
 // The epilogue of a contraction.
 void print_epilogue(TextWriter& out, const BodyText& body) {

@@ -18,8 +18,6 @@ class ContractionText : public EngineText {
   // Where rows belong to groups: their type, and the argument that says which these are.
   void print_rows(TextWriter& out) const;
   std::string rows() const;
-  // On tensor cores the time is that of the tile that runs, which may be a measured one.
-  std::pair<std::string, std::int64_t> estimated() const;
 
   const ContractionSpec& c_;
   const BodyText a_, b_;

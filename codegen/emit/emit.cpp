@@ -5,6 +5,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <cmath>
 #include <set>
 
 #include "emit/config_text.hpp"
@@ -94,6 +95,10 @@ EngineText::EngineText(const ScheduledKernel& kernel, const KernelNames& names)
       spec_(kernel.spec),
       names_(names),
       body_(spec_, names, spec_.body, kernel.packing()) {}
+
+Facts::value_type EngineText::estimated() const {
+  return {"estimated_ns", std::llround(kernel_.launch().microseconds * 1000)};
+}
 
 void add_maps(std::vector<MapArgument>& maps, const BoxedOperand& o, std::string_view name) {
   maps.push_back({std::string(name), o.port, o.map});

@@ -59,6 +59,10 @@ class EngineText {
   virtual std::vector<const BodyText*> bodies() const { return {&body_}; }
 
  protected:
+  // Of engines with estimates of their own: the time of the tile that runs, which may be a measured
+  // one.
+  Facts::value_type estimated() const;
+
   const ScheduledKernel& kernel_;
   const KernelSpec& spec_;
   const KernelNames& names_;

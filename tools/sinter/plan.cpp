@@ -43,13 +43,10 @@ Result<int> run(const PlanArguments& o) {
     for (auto& target : split_targets(list)) targets.push_back(std::move(target));
   if (!document->plan) {
     const Progress progress("planning");
-    // The rule of PlanOptions::architecture; compiled below, with a progress of its own.
-    auto plan =
-        Plan::make(*document->graph,
-                   progress.following(
-                       {.fuse = !o.no_fuse,
-                        .deterministic = o.deterministic,
-                        .architecture = targets.size() == 1 ? targets.front() : std::string()}));
+    PlanOptions options = with_architecture(
+        {.fuse = !o.no_fuse, .deterministic = o.deterministic, .targets = targets});
+    options.targets.clear();  // compiled below, with a progress of its own
+    auto plan = Plan::make(*document->graph, progress.following(options));
     SINTER_TRY(plan);
     document->plan = std::move(*plan);
   }
