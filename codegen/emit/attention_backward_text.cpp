@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "emit/attention_text.hpp"
@@ -120,6 +121,18 @@ void print_row_value(TextWriter& out, const KernelNames& names, int port,
   out.close("}");
 }
 
+// Whether scores may be masks of large numbers, which rounding by log 2 would take apart
+// (RowShift).
+bool takes_masks(const KernelSpec& spec) {
+  constexpr double kLarge = 1 << 14;
+  const A& a = spec.attention_backward();
+  return a.totals() || std::ranges::any_of(a.score.statements, [&](const Statement& s) {
+           if (s.kind != StatementKind::scalar || s.port < 0) return s.kind == StatementKind::load;
+           const double value = spec.scalars[static_cast<std::size_t>(s.port)].value;
+           return std::isfinite(value) && std::abs(value) >= kLarge;
+         });
+}
+
 // What core/wgmma_instruction.cuh is to provide.
 void print_backward_products(TextWriter& out, const AttentionBackwardConfig& e,
                              const KernelSpec& spec) {
@@ -160,9 +173,7 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   out.open("struct Score {{");
   out.line("static constexpr bool plain = {};", a.score.statements.empty());
   out.line("static constexpr float scale = {};", literal(a.scale, DataType::f32));
-  if (std::any_of(a.score.statements.begin(), a.score.statements.end(),
-                  [](const Statement& s) { return s.kind == StatementKind::load; }))
-    out.line("static constexpr bool takes_masks = true;");
+  if (takes_masks(spec)) out.line("static constexpr bool takes_masks = true;");
   const auto print_functions = [&](const std::vector<ElementFunction>& functions) {
     print_element_functions(out, spec, names, functions, "Coord", {A::m, A::n});
   };
@@ -200,7 +211,12 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   }
   out.close("};");
   out.open("struct Rows {{");
-  print_row_value(out, names, a.stats, "stats");
+  if (a.totals()) {
+    print_row_value(out, names, a.largest, "largest");
+    print_row_value(out, names, a.total, "total");
+  } else {
+    print_row_value(out, names, a.stats, "stats");
+  }
   print_row_value(out, names, a.delta, "delta");
   out.close("};");
   print_bias_gradient(out, spec, e.dbias, names);

@@ -311,10 +311,22 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
                names.port[p]);
     out.close("}");
   }
+  const auto print_store = [&](int port, std::string_view value) {
+    const auto p = static_cast<std::size_t>(port);
+    out.line("sinter::store<First::{}>(args.{}, c, {});", names.access[p], names.port[p], value);
+  };
   if (a.stats >= 0) {
-    const auto p = static_cast<std::size_t>(a.stats);
     out.open("SINTER_DEVICE static void stats(const Args& args, const FirstCoord& c, float x) {{");
-    out.line("sinter::store<First::{}>(args.{}, c, x);", names.access[p], names.port[p]);
+    print_store(a.stats, "x");
+    out.close("}");
+  }
+  if (a.totals()) {
+    out.line("static constexpr bool stores_totals = true;");
+    out.open(
+        "SINTER_DEVICE static void totals(const Args& args, const FirstCoord& c, float largest, "
+        "float total) {{");
+    print_store(a.largest, "largest");
+    print_store(a.total, "total");
     out.close("}");
   }
   out.close("};");

@@ -143,3 +143,15 @@ for stored in ("weights", "scores"):
     g.matmul(g.transpose("ds", "dst", turned), "q", "dk")
     g.output("pt" if stored == "weights" else "ds", data_type="f32")
     g.output("dq", "dk", "dv")
+
+# Written-out attention whose second row sees nothing but masks of -1e9, of keys in parts: these
+# count by how many keys they have, though f32 has no room for its logarithm beside -1e9.
+for name, heads, keys, d in (("attention_masked_row_in_parts", 2, 1000, 64), ("attention_masked_row_in_wide_parts", 1, 900, 256)):
+    g = Graph(name, "f16")
+    for t, rows in (("q", 2), ("k", keys), ("v", keys)):
+        g.tensor(t, [1, heads, rows, d])
+    x = g.matmul("q", g.transpose("k", "kt", [0, 1, 3, 2]), "scores")
+    g.pointwise("cmp_lt", "seen", g.pointwise("gen_index", "row", x, axis=2), g.value("one", 1.0))
+    g.pointwise("mul", "scaled", x, g.value("scale", d ** -0.5))
+    g.node("softmax", {"X": g.pointwise("binary_select", "masked", "scaled", g.value("mask", -1e9), "seen")}, {"Y": "p"}, axis=3)
+    g.output(g.matmul("p", "v", "o"))

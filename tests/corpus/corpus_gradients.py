@@ -3,10 +3,10 @@ from corpus_graph import Graph
 
 
 def gradients(name, b=1, h=2, hk=None, m=70, n=None, d=64, dv=None, io="bf16", rounds=False, entries=False, scale="scores", softmax="node",
-              form="centred", delta=None, seen=None, hidden="-inf", mask=None, dbias=None, forward=False, transposed=True, wanted="qkv"):
+              form="centred", delta=None, seen=None, hidden="-inf", mask=None, dbias=None, forward=False, stats=False, transposed=True, wanted="qkv"):
     """`rounds`: each step but the softmax of 16 bits; `entries`: products of [b h, rows, columns]; `scale`: of scores, of q or of dS's products;
     `softmax`: a node, its steps, or exp(x - lse) of a given lse; `form` of its gradient; `delta`: of o that is given, or itself;
-    `seen`: masks by index, taken back by another select; `transposed`: dK as (Q^T dS)^T, as PyTorch has it."""
+    `seen`: masks by index, taken back by another select ("rows": some rows see all, others nothing); `transposed`: dK as (Q^T dS)^T, as PyTorch has it."""
     g = Graph("attention_gradients_" + name, io)
     hk, n, dv = hk or h, n or m, dv or d
     narrow = lambda t: g.tensor(t, data_type=io) if rounds else t
@@ -37,10 +37,14 @@ def gradients(name, b=1, h=2, hk=None, m=70, n=None, d=64, dv=None, io="bf16", r
         x = narrow(g.pointwise("add", "masked", x, g.tensor("mask", mask, data_type=io)))
     if seen:
         g.pointwise("gen_index", "row", x, axis=2)
-        g.pointwise("gen_index", "column", x, axis=3)
+        if seen != "rows":
+            g.pointwise("gen_index", "column", x, axis=3)
         if seen == "bottom_right":
             g.pointwise("add", "diagonal", "row", g.value("shift", float(n - m)))
-        g.pointwise("cmp_le", "seen", "column", "diagonal" if seen == "bottom_right" else "row")
+        if seen == "rows":
+            g.pointwise("cmp_lt", "seen", "row", g.value("end", float(m - 20)))
+        else:
+            g.pointwise("cmp_le", "seen", "column", "diagonal" if seen == "bottom_right" else "row")
         x = narrow(g.pointwise("binary_select", "seen_scores", x, g.value("hidden", hidden), "seen"))
     if softmax == "node":
         g.node("softmax", {"X": x}, {"Y": "p"})
@@ -50,6 +54,9 @@ def gradients(name, b=1, h=2, hk=None, m=70, n=None, d=64, dv=None, io="bf16", r
         e = g.pointwise("exp", "e", g.pointwise("sub", "shifted", x, g.reduction("max", x, "largest", rows)))
         total = g.reduction("add", e, "total", rows)
         g.pointwise("div", "p", e, total)
+        if stats:
+            g.pointwise("add", "stats", "largest", g.pointwise("log", "log", total))
+            g.output("stats", data_type="f32")
     p = g.tensor(g.pointwise("identity", "p_narrow", "p"), data_type=io) if rounds else "p"
     if forward:
         g.tensor(g.matmul(flat(p, "p_flat"), v, "o"), data_type=io)
@@ -129,3 +136,9 @@ gradients("bias_of_heads", b=2, h=2, m=72, n=80, mask=[1, 2, 72, 80], dbias=[1, 
 gradients("dv_dq", m=70, n=90, dv=64, wanted="qv", io="f16")
 gradients("dk_alone", m=70, n=90, wanted="k")
 gradients("wide", h=1, m=70, n=90, d=160, rounds=True, forward=True)
+# Rows of masks alone, whose weights are 1 / n: Stats of -1e9 would lose the logarithm of n.
+gradients("masked_rows", m=70, n=90, seen="rows", hidden=-1e9)
+gradients("masked_rows_of_steps", m=100, n=72, d=128, seen="rows", hidden=-1e9, softmax="steps", forward=True, stats=True, io="f16", transposed=False)
+gradients("masked_rows_rounded", h=3, m=66, n=140, seen="rows", hidden=-3e38, rounds=True, form="torch", forward=True)
+gradients("masked_rows_wide", h=1, m=70, n=90, d=160, seen="rows", hidden=-1e9, forward=True)
+gradients("masked_rows_bias", m=72, n=80, mask=[1, 2, 72, 80], dbias=[1, 2, 72, 80], seen="rows", hidden=-1e9, forward=True)

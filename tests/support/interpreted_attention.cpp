@@ -121,14 +121,23 @@ class Attention : KernelStatements {
     if (!nothing) total += std::exp(sink - most);
     const bool stands = a.written_out && std::isinf(largest),
                undefined = nothing && a.written_out && a.splits == 1 && sink == kNothing;
-    if (a.stats >= 0) {
-      const auto p = static_cast<std::size_t>(a.stats);
+    const auto store_row = [&](int number, double x) {
+      const auto p = static_cast<std::size_t>(number);
       store_element(spec_.ports[p].type, memory_[p], locate(spec_.ports[p].access, result).offset,
-                    stands && a.adds_stats ? std::numeric_limits<double>::quiet_NaN()
-                    : stands               ? largest
-                    : !nothing             ? most + std::log(total)
-                    : a.splits > 1         ? sink
-                                           : largest);
+                    x);
+    };
+    if (a.stats >= 0)
+      store_row(a.stats, stands && a.adds_stats ? std::numeric_limits<double>::quiet_NaN()
+                         : stands               ? largest
+                         : !nothing             ? most + std::log(total)
+                                                : largest);
+    if (a.totals()) {
+      const bool whole = a.splits == 1;
+      store_row(a.largest, nothing && whole && !a.written_out ? 0 : most);
+      store_row(a.total, nothing && whole && a.written_out
+                             ? std::numeric_limits<double>::quiet_NaN()
+                         : nothing ? (sink == kNothing ? 0 : 1)
+                                   : total);
     }
     for (std::size_t i = 0; i < weights.size(); ++i) {
       at[A::n] = keys.first + static_cast<std::int64_t>(i);
@@ -184,9 +193,12 @@ class Attention : KernelStatements {
     for_indices(
         at, 0, A::n, std::function<void()>([&] {
           const Interval keys = seen(a, at, AttentionBackwardSpec::m);
-          const double stats = of_entry(a.stats, at),
+          // Without totals Stats are what is taken off, and weights are divided by 1.
+          const double largest = of_entry(a.totals() ? a.largest : a.stats, at),
+                       total = a.totals() ? of_entry(a.total, at) : 1,
                        delta = a.delta < 0 ? 0 : of_entry(a.delta, at);
-          const bool row_seen = stats != -std::numeric_limits<double>::infinity();
+          const bool row_seen =
+              a.totals() ? total != 0 : largest != -std::numeric_limits<double>::infinity();
           for (std::int64_t n = keys.first; n < keys.end; ++n) {
             at[A::n] = n;
             if (!row_seen) put_bias(0);
@@ -197,7 +209,7 @@ class Attention : KernelStatements {
                 rounded(DataType::f32, dot(q.row(at), k.row(at), spec_.extent[A::d]) * a.scale);
             accumulator_[0] = sum;
             const double score = a.score.statements.empty() ? sum : operand(a.score, at, v),
-                         probability = std::exp(score - stats);
+                         probability = std::exp(score - largest) / total;
             const auto made = [&](const Body& body, double x) {
               accumulator_[0] = x;
               return body.statements.empty() ? x : operand(body, at, v);

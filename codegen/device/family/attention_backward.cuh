@@ -46,7 +46,9 @@
 //   struct Weight     plain: true where weights are probabilities; else float element(args,
 //                     coordinates, float x): of a probability the weight, of a weight's gradient
 //                     the probability's
-//   struct Rows       float stats(args, coordinates), delta(args, coordinates) of a query
+//   struct Rows       float stats(args, coordinates), delta(args, coordinates) of a query; in place
+//                     of stats, where Config::row_totals is there, largest and total of the same
+//                     (RowShift)
 //   struct BiasGradient   see attention_bias_gradient.cuh; not wanted where Score is plain
 //   struct SumsDQ     add(args, coordinates, row, column, from): adds a box of 32 columns and 64
 //                     rows
@@ -87,7 +89,7 @@ class BackwardConsumer {
   const unsigned line_, piece_;  // where a lane puts ds
 
  public:
-  using Shift = RowShift<Score>;
+  using Shift = RowShift<Score, S::totals>;
   SINTER_DEVICE BackwardConsumer(const Args& args, const QueryBand<S, Bounds>& band,
                                  const typename S::Coord& c, unsigned char* pointer,
                                  unsigned shared, int consumer)
@@ -166,10 +168,12 @@ class BackwardConsumer {
                                              const PipelineState<2>& boxes,
                                              const Drawn& drawn) const {
     const float* lse = reinterpret_cast<const float*>(pointer_ + S::lse) + stage * S::tile_q;
+    const float* largest =
+        reinterpret_cast<const float*>(pointer_ + S::largest) + stage * S::tile_q;
     const float* delta = reinterpret_cast<const float*>(pointer_ + S::delta) + stage * S::tile_q;
     const auto with = [&](auto... beside) {
       attention::weigh_and_differentiate<Score, Weight, BiasGradient>(
-          band_, args_, Pairs(c_, at, key_), lse, delta, s, dp, drawn, beside...);
+          band_, args_, Pairs(c_, at, key_), lse, largest, delta, s, dp, drawn, beside...);
     };
     if constexpr (S::takes_boxes) {
       const typename S::PipeBoxes pipe{shared_ + S::pipe_boxes};

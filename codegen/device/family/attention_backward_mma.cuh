@@ -47,7 +47,8 @@ struct BackwardWarpsShape : BackwardTiles<Config, Q, Config::tile_k> {
 
   // Shared memory, from a multiple of 1024 on; of queries there are two stages.
   static constexpr int v = TileK::bytes, stages = v + TileV::bytes,
-                       rows = TileQ::bytes + TileDO::bytes, stage_bytes = rows + 2 * tile_q * 4,
+                       rows = TileQ::bytes + TileDO::bytes,
+                       stage_bytes = rows + (2 + B::totals) * tile_q * 4,
                        ds_from = stages + 2 * stage_bytes, ds = (ds_from + 127) / 128 * 128,
                        shared_bytes = ds + TileDS::bytes + 1023;
 };
@@ -224,25 +225,28 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
     const ValuesOfLane<typename S::TileDO> outputs_as_k;
     // What belongs to a query: what is added to its scores before the exponential, -infinity
     // where it sees nothing; and Delta. Fetched a tile ahead, beside the products.
-    float lse = 0, delta = 0;
+    using Shift = RowShift<Score, S::totals>;
+    float lse = 0, largest = 0, delta = 0;
     const auto fetch_row = [&](const QueryTile<S>& at) {
       if (thread >= S::tile_q) return;
       const int row = at.row() + thread;
       const bool exists = row >= band.first_seen() && row < band.end_seen();
       typename S::Coord of = c;
       of.at[1] = at.head, of.at[2] = exists ? row : 0;
-      const float stats = Rows::stats(args, of), sum = Rows::delta(args, of);
-      const bool seen = exists && stats != minus_infinity();
-      lse = seen ? RowShift<Score>::of(stats) : minus_infinity();
-      delta = seen ? sum : 0.0f;
+      const Shift shift = Shift::template of<Rows>(args, of, exists);
+      const float sum = Rows::delta(args, of);
+      lse = shift.added, largest = shift.largest;
+      delta = shift.seen ? sum : 0.0f;
     };
     const auto rows_of = [&](int stage) {
       return reinterpret_cast<float*>(memory.pointer + S::stages + stage * S::stage_bytes +
                                       S::rows);
     };
     const auto put_row = [&](int stage) {
-      if (thread < S::tile_q)
-        rows_of(stage)[thread] = lse, rows_of(stage)[S::tile_q + thread] = delta;
+      if (thread >= S::tile_q) return;
+      float* const to = rows_of(stage) + thread;
+      to[0] = lse, to[S::tile_q] = delta;
+      if constexpr (S::totals) to[2 * S::tile_q] = largest;
     };
     // Rows that see none of the keys are zeros in shared memory, whatever they hold.
     const auto queries_of = [&]<class Operand>(Operand* operand, int head) {
@@ -288,9 +292,10 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
           dp.clear();
         __syncwarp();  // what comes behind is not mixed with this: registers are full
         const PairsOfTile<false, S, typename S::Scores> pairs(c, at, key);
-        weigh_and_differentiate<Score, Weight, BiasGradient>(band, args, pairs, rows_of(stage),
-                                                             rows_of(stage) + S::tile_q, s, dp,
-                                                             pairs.template draw<Weight>(args));
+        const float* const rows = rows_of(stage);
+        weigh_and_differentiate<Score, Weight, BiasGradient>(
+            band, args, pairs, rows, rows + 2 * S::tile_q, rows + S::tile_q, s, dp,
+            pairs.template draw<Weight>(args));
         WeightFactors<Number, S::tile_q> weights, gradients;
         if constexpr (Wanted::dv) {
           weights.take(s);

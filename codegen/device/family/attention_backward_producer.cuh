@@ -91,17 +91,17 @@ SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Ban
   constexpr int each = S::tile_q / 32;
 #pragma unroll 1
   for (int i = 0; i < count; ++i, at.advance(band), state_q.advance(), state_do.advance()) {
-    float lse[each], delta[each];
+    float lse[each], largest[each], delta[each];
     c.at[1] = at.head;
 #pragma unroll
     for (int r = 0; r < each; ++r) {
       const int row = at.row() + r * 32 + lane;
       const bool exists = row >= band.first_seen() && row < band.end_seen();
       c.at[2] = exists ? row : 0;
-      const float stats = Rows::stats(args, c), sum = Rows::delta(args, c);
-      const bool seen = exists && stats != minus_infinity();
-      lse[r] = seen ? Shift::of(stats) : minus_infinity();
-      delta[r] = seen ? sum : 0.0f;
+      const Shift shift = Shift::template of<Rows>(args, c, exists);
+      const float sum = Rows::delta(args, c);
+      lse[r] = shift.added, largest[r] = shift.largest;
+      delta[r] = shift.seen ? sum : 0.0f;
     }
     float* to = reinterpret_cast<float*>(pointer + S::lse) + state_q.stage * S::tile_q + lane;
     pipe_q.acquire(state_q);
@@ -111,6 +111,11 @@ SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Ban
     }
 #pragma unroll
     for (int r = 0; r < each; ++r) to[r * 32] = lse[r];
+    if constexpr (S::totals) {
+      to += (S::largest - S::lse) / 4;
+#pragma unroll
+      for (int r = 0; r < each; ++r) to[r * 32] = largest[r];
+    }
     hopper::arrive(pipe_q.full(state_q));
     to = reinterpret_cast<float*>(pointer + S::delta) + state_do.stage * S::tile_q + lane;
     pipe_do.acquire(state_do);

@@ -97,9 +97,10 @@ struct BackwardShape
   static constexpr int k = 0, v = k + TileK::bytes, q = v + TileV::bytes,
                        d_o = q + stages * TileQ::bytes, ds = d_o + stages * TileDO::bytes,
                        dq = ds + 2 * TileDS::bytes, lse = dq + consumers * bytes_of_dq,
-                       delta = lse + stages * tile_q * 4, pipe_q = delta + stages * tile_q * 4,
-                       pipe_do = pipe_q + PipeQ::bytes, full_k = pipe_do + PipeDO::bytes,
-                       full_v = full_k + 8, walked = full_v + 8,
+                       largest = lse + stages * tile_q * 4,
+                       delta = largest + (B::totals ? stages * tile_q * 4 : 0),
+                       pipe_q = delta + stages * tile_q * 4, pipe_do = pipe_q + PipeQ::bytes,
+                       full_k = pipe_do + PipeDO::bytes, full_v = full_k + 8, walked = full_v + 8,
                        pipe_boxes = walked + (Bounds::has_blocks ? stages * 8 : 0),
                        end = pipe_boxes + (takes_boxes ? PipeBoxes::bytes : 0);
   static constexpr int shared_bytes = end + 1023;

@@ -33,6 +33,8 @@ struct BackwardTiles {
     else
       return 1;
   }();
+  // Whether rows have RowShift's totals.
+  static constexpr bool totals = requires { Config::row_totals; };
   // See attention_backward_order.cuh.
   static constexpr bool in_order = requires { Config::in_order; };
   static constexpr auto tiles_q =

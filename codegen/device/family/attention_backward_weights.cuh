@@ -87,12 +87,14 @@ struct PairsOfTile {
 };
 
 // Where the score is a function of the sum, or the weight of the probability: sums `s` become
-// weights, gradients of weights `dp` those of sums. `lse`, `delta`: of the tile's first query on.
+// weights, gradients of weights `dp` those of sums. `lse`, `largest` (where RowShift has totals)
+// and `delta`: of the tile's first query on.
 template <class Score, class Weight, class BiasGradient, bool queries_are_rows, class S,
           class Bounds, class Args, class Sums, class Drawn, class Beside = ReadByScores>
 SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, const Args& args,
                                            const PairsOfTile<queries_are_rows, S, Sums>& pairs,
-                                           const float* lse, const float* delta, Sums& s, Sums& dp,
+                                           const float* lse, const float* largest,
+                                           const float* delta, Sums& s, Sums& dp,
                                            const Drawn& drawn, Beside beside = {}) {
   const auto score_of_head = Score::of_head(args, pairs.c);
   const auto weight_of_head = Weight::of_head(args, pairs.c);
@@ -158,8 +160,9 @@ SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, con
     } else if constexpr (loads) {
       score = scores[i % ahead];
     }
-    const float p = weight =
-        RowShift<Score>::weight(score, Score::plain ? Score::scale : 1.0f, pairs.of_query(lse, i));
+    const float p = weight = RowShift<Score, S::totals>::weight(
+        score, Score::plain ? Score::scale : 1.0f, pairs.of_query(lse, i),
+        S::totals ? pairs.of_query(largest, i) : 0.0f);
     if constexpr (Rounds<Weight>)
       of_weight = Weight::rounded_dp(args, c, weight_of_head, of_weight);
     if constexpr (DrawsBits<Weight>)

@@ -36,7 +36,7 @@ class WideBackwardConsumer {
   const unsigned place_;      // of a tile with a line for each key, where a lane puts blocks
 
  public:
-  using Shift = RowShift<Score>;
+  using Shift = RowShift<Score, S::totals>;
   SINTER_DEVICE WideBackwardConsumer(const Args& args, const QueryBand<S, Bounds>& band,
                                      const typename S::Coord& c, unsigned char* pointer,
                                      unsigned shared, int consumer)
@@ -234,8 +234,8 @@ class WideBackwardConsumer {
                                              int stage_do) const {
     const PairsOfTile<true, S, Sums> pairs(c_, at, key_);
     attention::weigh_and_differentiate<Score, Weight, BiasGradient>(
-        band_, args_, pairs, of_queries(S::lse, stage_q), of_queries(S::delta, stage_do), s, dp,
-        pairs.template draw<Weight>(args_));
+        band_, args_, pairs, of_queries(S::lse, stage_q), of_queries(S::largest, stage_q),
+        of_queries(S::delta, stage_do), s, dp, pairs.template draw<Weight>(args_));
   }
   // In place of what belongs to pairs that do not see each other.
   SINTER_DEVICE void mask(Sums& x, const QueryTile<S>& at, float masked) const {

@@ -41,8 +41,9 @@
 //                     behind the softmax (dropout)
 //   struct Rows       has_sink, float sink(args, coordinates of First); has_stats, stats(args,
 //                     coordinates of First, float): the logarithm of a row's sum of exponentials;
-//                     written_out, zero_dominates and, where it is so, adds_stats as in
-//                     AttentionSpec
+//                     or, with stores_totals, totals(args, coordinates of First, float largest,
+//                     float total); written_out, zero_dominates and, where it is so, adds_stats as
+//                     in AttentionSpec
 //   struct Body       the epilogue, as in contraction_wgmma.cuh; or, with Config::store_boxes,
 //                     store(args, coordinates of Config, row, column, from): 16 rows of 64 columns
 //                     of 16 bits leave by TMA; and, of packed sequences, line(args, coordinates of

@@ -222,6 +222,14 @@ SINTER_DEVICE bool count_hidden(const Band<Bounds, queries, keys>& band, int m, 
   return true;
 }
 
+// Where Rows stores of a row, in place of Stats, its largest score and the sum of exp(score -
+// largest), which one f32 has no room for together where rows see nothing but masks of large
+// numbers.
+template <class Rows>
+concept StoresTotals = requires {
+  Rows::stores_totals;
+};
+
 // The sums of a warpgroup's rows, from `row` on, become results, which leave together with what
 // else is written of a row. `softmax`: with whole rows' sums.
 template <class Config, class S, class Q, class K, class V, class Bounds, class Score, class Weight,
@@ -236,7 +244,9 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& epil
   static_assert(!(Rows::has_sink && S::walks_twice), "a sink takes part in the division");
   float logarithm[2], factor[2], of_sums[2];
   const float scale = WorthOfSums<Score>(args, c).scale();
-  softmax.template finish<S::headroom, Rows::has_sink || Rows::has_stats>(scale, logarithm);
+  constexpr bool totals = StoresTotals<Rows>;
+  softmax.template finish<S::headroom, (Rows::has_sink && !totals) || Rows::has_stats>(scale,
+                                                                                       logarithm);
   // Rows of which columns that they do not see count.
   bool with_hidden[2] = {};
 #pragma unroll
@@ -256,20 +266,42 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& epil
     if (!seen) logarithm[r] = adds_stats ? not_a_number() : minus_infinity();
     if (Rows::written_out && softmax.largest[r] == -minus_infinity())
       logarithm[r] = adds_stats ? not_a_number() : softmax.largest[r];
-    if constexpr (Rows::has_sink)
+    if constexpr (Rows::has_sink && !totals)
       if (seen && tile.split == 0) {
         const float sink = Rows::sink(args, c), most = ::fmaxf(sink, logarithm[r]);
         const float all = most + math::log(math::exp(sink - most) + math::exp(logarithm[r] - most));
         factor[r] *= math::exp(logarithm[r] - all);
         logarithm[r] = all;
       }
+    const bool writes = threadIdx.x % 4 == 0 &&
+                        m < (PacksSequences<Bounds> ? band.rows : S::queries) &&
+                        columns.writes_rows;
+    if constexpr (totals) {
+      float largest = softmax.largest[r] * (with_hidden[r] ? 1.0f : scale),
+            total = seen ? softmax.total[r] : 0.0f;
+      if (!seen) {
+        if constexpr (S::splits > 1)
+          largest = minus_infinity();
+        else if constexpr (Rows::written_out)
+          total = not_a_number();
+        else
+          largest = 0;
+      }
+      if constexpr (Rows::has_sink)
+        if (tile.split == 0) {
+          const float sink = Rows::sink(args, c), most = ::fmaxf(sink, largest),
+                      own_total = seen ? total * math::exp(largest - most) : 0.0f;
+          if (most != minus_infinity()) {
+            total = own_total + math::exp(sink - most);
+            if (seen) factor[r] *= own_total / total;
+          }
+          largest = most;
+        }
+      if (writes) Rows::totals(args, own, largest, total);
+    }
     of_sums[r] = S::walks_twice && seen ? 1.0f : factor[r];  // divided already
-    if constexpr (Rows::has_sink && S::splits > 1)
-      if (!seen && tile.split == 0) logarithm[r] = Rows::sink(args, c);
     if constexpr (Rows::has_stats)
-      if (threadIdx.x % 4 == 0 && m < (PacksSequences<Bounds> ? band.rows : S::queries) &&
-          columns.writes_rows)
-        Rows::stats(args, own, logarithm[r]);
+      if (writes) Rows::stats(args, own, logarithm[r]);
   }
   typename S::P::Coord at;
   S::P::set_batch(at, tile.entry + tile.split * S::entries);

@@ -43,14 +43,33 @@ struct ScoreScale {
 // from memory: these may be masks as large as finfo.min, whose products with log 2 would be
 // infinite or rounded by more than scores differ; their distance to Stats is exact. (One step more
 // an element costs a softcap's backward 2 to 4 %.)
-template <class Score>
+//
+// `totals`: of a row its largest score and the sum of exp(score - largest) are there in place of
+// Stats. One f32 has no room for the logarithm of that sum beside a largest score of -1e9, which a
+// row has that sees nothing but such masks; its weights are 1 / n all the same.
+template <class Score, bool totals = false>
 struct RowShift {
-  static constexpr bool fused = !requires { Score::takes_masks; };
-  static SINTER_DEVICE float of(float stats) { return fused ? -stats * kLog2E : -stats; }
+  static constexpr bool fused = !totals && !requires { Score::takes_masks; };
+  // What is added, -infinity where the row sees nothing; `largest`: with totals, the largest score.
+  float added, largest;
+  bool seen;
+  template <class Rows, class Args, class Coord>
+  static SINTER_DEVICE RowShift of(const Args& args, const Coord& c, bool exists) {
+    if constexpr (totals) {
+      const float total = Rows::total(args, c);
+      const bool seen = exists && total != 0.0f;
+      return {seen ? -math::log(total) * kLog2E : minus_infinity(), Rows::largest(args, c), seen};
+    } else {
+      const float stats = Rows::stats(args, c);
+      const bool seen = exists && stats != minus_infinity();
+      return {seen ? (fused ? -stats * kLog2E : -stats) : minus_infinity(), 0, seen};
+    }
+  }
   // `x` times `scale` is the score.
-  static SINTER_DEVICE float weight(float x, float scale, float shift) {
-    return math::fast_exp2(fused ? math::fma(x, scale * kLog2E, shift)
-                                 : (x * scale + shift) * kLog2E);
+  static SINTER_DEVICE float weight(float x, float scale, float added, float largest = 0) {
+    if constexpr (totals) return math::fast_exp2(math::fma(x * scale - largest, kLog2E, added));
+    return math::fast_exp2(fused ? math::fma(x, scale * kLog2E, added)
+                                 : (x * scale + added) * kLog2E);
   }
 };
 

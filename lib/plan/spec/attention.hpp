@@ -65,6 +65,11 @@ struct AttentionSpec {
   // a score that takes part in the softmax and has no value. Written, one a row: the logarithm of
   // the sum of exp(score).
   int length_q = -1, length_kv = -1, sink = -1, stats = -1;
+  // Written in place of stats, one a row: the largest score, 0 of a row that sees nothing unless it
+  // is written out, and the sum of exp(score - largest). Any number near the largest may stand for
+  // it. Of splits each part's.
+  int largest = -1, total = -1;
+  bool totals() const { return total >= 0; }
   std::optional<double> sink_value = {};  // in place of a sink that is read
   bool has_sink() const { return sink >= 0 || sink_value; }
   // A port of one integer, which starts as zero: how many tiles of rows are taken. CTAs take one as

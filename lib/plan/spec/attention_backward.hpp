@@ -46,6 +46,9 @@ struct AttentionBackwardSpec {
   // until it is split; dk, dv and dbias, -1 where not wanted.
   int length_q = -1, length_kv = -1, stats = -1, delta = -1, sums = -1, dk = -1, dv = -1;
   int dbias = -1;
+  // Read in place of stats, as AttentionSpec writes them: p is exp(score - largest) / total.
+  int largest = -1, total = -1;
+  bool totals() const { return total >= 0; }
   // dbias has a number for each query and block of so many keys, what these sum; 0: see above.
   static constexpr int keys_of_block = 16;  // of a warp, or fewer than it has
   bool dbias_of_blocks = false;

@@ -7,9 +7,13 @@
 //                  |     '-> matmuls -> dQ, dK           |                            |
 //                  '-> matmul with dO -> dV          [ exp(score - Stats), P (dP - Delta), .. ]
 //
+// Where scores may be masks of large numbers, the softmax's largest score and its sum of
+// exponentials stand in place of Stats, whose one f32 would lose the logarithm of that sum.
+//
 // The sum along a row of P dP is that of dO times O: both are the sum over keys and elements of
 // P dO V. Where the graph has no O, forward computes it for that.
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 
 #include "planner/rewrite/pass.hpp"
@@ -53,7 +57,9 @@ class GradientRegion {
 
   void make() {
     const TensorId q = over(w_.q), k = over(w_.k), v = over(w_.v), d_o = over(w_.d_o);
-    const TensorId stats = row(w_.stats >= 0 ? w_.stats : made_stats());
+    const bool totals = w_.stats < 0 && may_be_large();
+    const TensorId stats = row(w_.stats >= 0 ? w_.stats : totals ? w_.shift : made_stats());
+    total_ = totals ? row(w_.total) : kNoTensor;
     TensorId delta = w_.delta >= 0 ? row(w_.delta) : kNoTensor;
     if (delta < 0) delta = made_delta(q, k, v, d_o, stats);
     begin(q, k, v, d_o, stats, delta);
@@ -124,6 +130,24 @@ class GradientRegion {
         return y;
     }
     return kNoTensor;
+  }
+  // Whether scores may be so large that the logarithm of a sum of exponentials is lost beside them:
+  // masks are in memory, or numbers past 2^14, where the next f32 is 2^-9 away.
+  bool may_be_large() const {
+    constexpr double kLarge = 1 << 14;
+    return std::any_of(w_.between.begin(), w_.between.end(), [&](NodeId n) {
+      const auto mode = mode_of(g_, g_.node(n).outputs[0]);
+      return std::ranges::any_of(g_.node(n).inputs, [&](TensorId t) {
+        if (t < 0) return false;
+        if (g_[t].has_value) return std::abs(g_[t].value) >= kLarge && std::isfinite(g_[t].value);
+        return (mode == M::add || mode == M::sub) && !is_score(t);
+      });
+    });
+  }
+  // Whether it is the sum of the product or made of it on the way to the score.
+  bool is_score(TensorId t) const {
+    return t == w_.sums || std::any_of(w_.between.begin(), w_.between.end(),
+                                       [&](NodeId n) { return g_.node(n).outputs[0] == t; });
   }
   // Whether a softmax stores Stats that are not shift + log(total) where a row sees nothing.
   bool guards_stats() const {
@@ -205,7 +229,8 @@ class GradientRegion {
                                         TensorId stats) {
     const TensorId score = made_score(q, k);
     const TensorId shifted = inside(M::sub, "_shifted", {score, stats}, scores_);
-    const TensorId p = inside(M::exp, "_exp", {shifted}, scores_);
+    TensorId p = inside(M::exp, "_exp", {shifted}, scores_);
+    if (total_ >= 0) p = inside(M::div, "_weight", {p, total_}, scores_);
     return {p, product(d_o, transposed(v), w_.rounded_dp)};
   }
 
@@ -394,6 +419,7 @@ class GradientRegion {
   WrittenGradients w_;
   NodeId like_;
   Dims scores_, rows_;
+  TensorId total_ = kNoTensor;  // with the largest score in place of Stats
   Region region_;
   std::unordered_map<TensorId, TensorId> of_;  // by the user's tensor: the region's
 };

@@ -80,6 +80,8 @@ bool find_written(const FusionState& state, AttentionBackwardNodes& a) {
     if (has_mode(n, PointwiseMode::exp) && shifted && has_mode(*shifted, PointwiseMode::sub) &&
         shifted->inputs[1] == r.inputs[kStats])
       a.probabilities = a.before_dropout = a.weights = n.outputs[0], a.score = shifted->inputs[0];
+    if (has_mode(n, PointwiseMode::div) && n.inputs[0] == a.probabilities)
+      a.probabilities = a.before_dropout = a.weights = n.outputs[0], a.total = n.inputs[1];
     if (!has_mode(n, PointwiseMode::mul) || a.probabilities < 0 || n.inputs[0] != a.probabilities)
       continue;
     a.of_score = a.of_sums = n.outputs[0];
@@ -89,7 +91,7 @@ bool find_written(const FusionState& state, AttentionBackwardNodes& a) {
     a.dp = centred->inputs[0];
     a.delta = centred->inputs[1];
   }
-  if (a.of_score < 0 || a.delta != r.inputs[kO]) return false;
+  if (a.of_score < 0 || a.delta != r.inputs[kO] || !in_memory(state, a.total)) return false;
   TensorId sums = kNoTensor;
   for (NodeId id : r.nodes) {
     const Node& n = state.node(id);
@@ -332,7 +334,9 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
   }
   to.sequences = packed_sequences(state, spec, input(r, kPorts.cu_q), input(r, kPorts.cu_kv));
   to.band.padding = to.band.padding || to.sequences.count > 0;
-  to.stats = port(r.inputs[kStats], Backward::m, Backward::d, q, false);
+  (attention.total >= 0 ? to.largest : to.stats) =
+      port(r.inputs[kStats], Backward::m, Backward::d, q, false);
+  to.total = port(attention.total, Backward::m, Backward::d, q, false);
   to.delta = port(attention.delta, Backward::m, Backward::d, q, false);
   if (wanted(r, kDQ)) {
     to.dq.statements.push_back(accumulator(attention.dq_sums));

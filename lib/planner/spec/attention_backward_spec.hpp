@@ -15,6 +15,8 @@ struct AttentionBackwardNodes {
   TensorId probabilities = kNoTensor;
   // Before and after dropout: probabilities and weights, or their gradients where there is no dV.
   TensorId before_dropout = kNoTensor, weights = kNoTensor;
+  // Where P is exp(score - largest) / total of its row; `largest` stands at the port of Stats.
+  TensorId total = kNoTensor;
   TensorId delta = kNoTensor;  // none where dV alone is wanted, or the sum of P dP
   // Where the region is written out: what P is multiplied by, less delta, to the scores' gradients,
   // and what of these the products of dQ and dK multiply.

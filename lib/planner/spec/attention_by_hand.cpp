@@ -162,7 +162,10 @@ class Search {
     a_.score = score_ = x;
     a_.probabilities = p;
     a_.written_out = !(guards_shift && guards_sum);
-    if (sink_ < 0 && guards_shift == guards_sum) find_stats(largest, input(shifted, 1), total);
+    if (sink_ < 0 && guards_shift == guards_sum) {
+      shift_ = input(shifted, 1), total_ = total;
+      find_stats(largest, shift_, total);
+    }
     return true;
   }
   TensorId sum_of(TensorId e) const {
@@ -194,6 +197,33 @@ class Search {
     a_.stats = a_.adds_stats ? sum : guarded_sum;
   }
 
+  // Whether regions of gradients read the largest score and the sum of exponentials
+  // (AttentionSpec::largest), and nothing else does but this softmax and shift + log(sum), which is
+  // the same of any largest: the kernel's own need not be that of all scores.
+  bool gradients_read_totals() const {
+    if (total_ < 0 || !is_f32(shift_)) return false;
+    bool read = false;
+    for (TensorId t : {shift_, total_}) {
+      if (g_[t].output) return false;
+      for (NodeId n : state_.consumers(t)) {
+        if (contains(behind_, n) || makes_stats(n)) continue;
+        const Region* const r = state_.region_of(n);
+        if (!r || !r->written_out) return false;
+        read = true;
+      }
+    }
+    return read;
+  }
+
+  // Whether a node makes a_.stats, or the logarithm that nothing else reads.
+  bool makes_stats(NodeId n) const {
+    if (a_.stats < 0) return false;
+    const NodeId sum = g_[a_.stats].producer;
+    const TensorId y = state_.node(n).outputs[0];
+    return n == sum ||
+           (made_by(y, M::log) && !g_[y].output && state_.consumers(y) == std::vector<NodeId>{sum});
+  }
+
   // With `first` as the product of q and k.
   std::optional<AttentionNodes> between(NodeId first) const {
     AttentionNodes a = a_;
@@ -202,6 +232,10 @@ class Search {
     if (g_[a.sums].dim != g_[a.score].dim || g_[a.sums].dim.size() < 2) return {};
     // What depends on the sums, of what makes the weights and the statistics.
     std::vector<NodeId> all = behind_;
+    if (gradients_read_totals()) {
+      a.stats = kNoTensor;
+      a.largest = shift_, a.total = total_;
+    }
     if (a.stats >= 0) {
       Search of_stats(state_, a.second);
       of_stats.look_behind(a.stats);
@@ -385,7 +419,7 @@ class Search {
   const FusionState& state_;
   const Graph& g_;
   AttentionNodes a_;
-  TensorId score_ = kNoTensor, sink_ = kNoTensor;
+  TensorId score_ = kNoTensor, sink_ = kNoTensor, shift_ = kNoTensor, total_ = kNoTensor;
   std::vector<NodeId> behind_, products_;
 };
 

@@ -260,7 +260,8 @@ bool is_attention(const FusionState& state, const AttentionNodes& a) {
   if (k[1] != v[1] && k[1] != 1 && v[1] != 1) return false;
   for (NodeId n : a.nodes)
     for (TensorId t : state.node(n).outputs)
-      if (t >= 0 && t != last.outputs[0] && t != a.stats && state.needed_outside(t, a.nodes))
+      if (t >= 0 && t != last.outputs[0] && t != a.stats && t != a.largest && t != a.total &&
+          state.needed_outside(t, a.nodes))
         return false;
   return true;
 }
@@ -311,9 +312,9 @@ std::optional<AttentionNodes> attention_at(const FusionState& state, NodeId seco
   if (!region) a = attention_by_hand(state, second);
   // Stats are stored without a body, rounded to the type of their buffer alone, which may be wider
   // where they are only moved into it.
-  if (a && a->stats >= 0 &&
-      !holds(state.graph()[a->stats].data_type, state.storage()[a->stats].type))
-    return {};
+  if (a)
+    for (TensorId t : {a->stats, a->largest, a->total})
+      if (t >= 0 && !holds(state.graph()[t].data_type, state.storage()[t].type)) return {};
   if (!region) return a;
   const Graph& g = state.graph();
   const TensorId keys = state.node(a->first).inputs[1], values = state.node(a->second).inputs[1];
@@ -435,6 +436,7 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   else
     to.sink = port(a.sink);
   if (a.stats >= 0 && state.needed_outside(a.stats, nodes)) to.stats = body.port(a.stats, true);
+  if (a.total >= 0) to.largest = body.port(a.largest, true), to.total = body.port(a.total, true);
   return spec;
 }
 

@@ -16,8 +16,9 @@ namespace sinter {
 struct AttentionNodes {
   NodeId first = -1, second = -1;  // the products
   TensorId sums = kNoTensor, score = kNoTensor, probabilities = kNoTensor, weight = kNoTensor;
-  TensorId stats = kNoTensor;  // where somebody needs it
-  AttentionBand band;          // what it masks is not part of the score
+  TensorId stats = kNoTensor;                       // where somebody needs it
+  TensorId largest = kNoTensor, total = kNoTensor;  // in place of stats, where gradients need them
+  AttentionBand band;                               // what it masks is not part of the score
   TensorId length_q = kNoTensor, length_kv = kNoTensor, sink = kNoTensor;
   TensorId offsets_q = kNoTensor, offsets_kv = kNoTensor;  // of packed sequences
   bool written_out = false, adds_stats = false;            // as in AttentionSpec

@@ -344,11 +344,12 @@ void drop_unused(KernelSpec& spec) {
     if (auto* const c = spec.as_contraction()) use_port(c->rows.offsets), use_port(c->rows.index);
     if (auto* const a = spec.as_attention())
       for (int* p : {&a->length_q, &a->length_kv, &a->sequences.offsets_q, &a->sequences.offsets_kv,
-                     &a->sink, &a->stats, &a->tiles_taken, &a->parts})
+                     &a->sink, &a->stats, &a->largest, &a->total, &a->tiles_taken, &a->parts})
         use_port(*p);
     if (auto* const a = spec.as_attention_backward())
-      for (int* p : {&a->length_q, &a->length_kv, &a->sequences.offsets_q, &a->sequences.offsets_kv,
-                     &a->stats, &a->delta, &a->sums, &a->dk, &a->dv, &a->dbias})
+      for (int* p :
+           {&a->length_q, &a->length_kv, &a->sequences.offsets_q, &a->sequences.offsets_kv,
+            &a->stats, &a->largest, &a->total, &a->delta, &a->sums, &a->dk, &a->dv, &a->dbias})
         use_port(*p);
   });
   drop(spec.scalars, [&](const auto& use) {

@@ -63,7 +63,7 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
   // A row that sees nothing has a logarithm of -inf, which a sink's part does not tell; one with an
   // infinite score, written out, that score's. Parts have no totals of their own.
   if (e.grid >= static_cast<std::uint32_t>(device.sms * e.beside) ||
-      (a.stats >= 0 && (a.has_sink() || a.written_out)) || !spec.columns.empty())
+      (a.stats >= 0 && (a.has_sink() || a.written_out)) || a.totals() || !spec.columns.empty())
     return best;
   const double results = static_cast<double>(count(spec.extent, 0, A::n));
   // CTAs that leave room for those of the kernel behind them, which then starts earlier. (On an
@@ -86,7 +86,14 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
   return best;
 }
 
-// Rows of parts: each part's result and logarithm, combined as results of one softmax.
+// What rows of parts are combined by: each part's largest score and sum of exp(score - largest).
+// (Their logarithm in one f32 would be lost beside a largest score of -1e9, as of a row that sees
+// nothing but such masks, and parts of unequally many keys would count alike.)
+struct PartPorts {
+  KernelPort largest, total;
+};
+
+// Rows of parts: each part's result, combined as those of one softmax.
 class Combination {
  public:
   // Over the first `kept` indices of the attention's domain.
@@ -134,20 +141,20 @@ class Combination {
     return body_.add(std::move(reduced));
   }
 
-  // exp(logarithm - shift), where shift is the largest logarithm, or 0 where none is finite; and
-  // the sum of these.
+  // exp(largest - shift) total, where shift is the largest of all parts, or 0 where none is finite;
+  // and the sum of these.
   struct Weights {
     int shift, weight, total;
   };
-  Weights weights(const KernelPort& logarithms) {
+  Weights weights(const PartPorts& parts) {
     using M = PointwiseMode;
-    const int logarithm = load(logarithms, "logarithm");
-    const int largest = reduce(ReductionMode::max, logarithm, "largest");
+    const int of_part = load(parts.largest, "largest_of_part");
+    const int largest = reduce(ReductionMode::max, of_part, "largest");
     const int nothing = pointwise(
         M::cmp_eq, {largest, constant(-std::numeric_limits<double>::infinity())}, "nothing");
     const int shift = pointwise(M::binary_select, {constant(0), largest, nothing}, "shift");
-    const int weight =
-        pointwise(M::exp, {pointwise(M::sub, {logarithm, shift}, "shifted")}, "weight");
+    const int unit = pointwise(M::exp, {pointwise(M::sub, {of_part, shift}, "shifted")}, "unit");
+    const int weight = pointwise(M::mul, {unit, load(parts.total, "total_of_part")}, "weight");
     return {shift, weight, reduce(ReductionMode::add, weight, "total")};
   }
 
@@ -157,10 +164,10 @@ class Combination {
 
 // What the attention's body does with a result, on the combined ones.
 KernelSpec combined_results(const KernelSpec& attention, const KernelPort& results,
-                            const KernelPort& logarithms, std::int64_t parts) {
+                            const PartPorts& ports, std::int64_t parts) {
   using M = PointwiseMode;
   Combination c(attention, A::n, parts);
-  const auto [shift, weight, total] = c.weights(logarithms);
+  const auto [shift, weight, total] = c.weights(ports);
   const int weighted = c.pointwise(M::mul, {weight, c.load(results, "result")}, "weighted");
   const int sum = c.reduce(ReductionMode::add, weighted, "sum");
   int divisor = total;
@@ -182,11 +189,10 @@ KernelSpec combined_results(const KernelSpec& attention, const KernelPort& resul
 }
 
 // shift + log(total), -inf where there is nothing.
-KernelSpec combined_logarithms(const KernelSpec& attention, const KernelPort& logarithms,
-                               std::int64_t parts) {
+KernelSpec combined_stats(const KernelSpec& attention, const PartPorts& ports, std::int64_t parts) {
   using M = PointwiseMode;
   Combination c(attention, A::e, parts);
-  const auto [shift, weight, total] = c.weights(logarithms);
+  const auto [shift, weight, total] = c.weights(ports);
   const int sum = c.pointwise(M::add, {shift, c.pointwise(M::log, {total}, "log")}, "stats");
   KernelPort to = attention.ports[static_cast<std::size_t>(attention.attention().stats)];
   to.access.stride = part_of(to.access.stride, 0, A::e);
@@ -271,9 +277,13 @@ std::vector<KernelSpec> split_keys(KernelSpec spec, const PlanContext& context,
   sums.ports.push_back(temporaries.add(acc.label + "_parts", DataType::f32, all_results,
                                        packed_access(rank, 0, results)));
   sums.body.statements = {acc, store};
-  sums.attention().stats = static_cast<int>(sums.ports.size());
-  sums.ports.push_back(temporaries.add(acc.label + "_logarithms", DataType::f32, all_rows,
-                                       packed_access(rank, 0, rows)));
+  sums.attention().stats = -1;
+  for (auto [port, name] : {std::pair(&sums.attention().largest, "_largest"),
+                            std::pair(&sums.attention().total, "_total")}) {
+    *port = static_cast<int>(sums.ports.size());
+    sums.ports.push_back(
+        temporaries.add(acc.label + name, DataType::f32, all_rows, packed_access(rank, 0, rows)));
+  }
   sums.attention().splits = parts;
 
   // Each part's lie behind those of the one before.
@@ -283,15 +293,18 @@ std::vector<KernelSpec> split_keys(KernelSpec spec, const PlanContext& context,
     a.stride.push_back(count(dim, 0, dim.size()));
     return read_back(written, std::move(a));
   };
-  const KernelPort &result = sums.ports[sums.ports.size() - 2], &logarithm = sums.ports.back();
+  const auto* const written = sums.ports.data() + sums.ports.size() - 3;
+  const KernelPort &result = written[0], &largest = written[1], &total = written[2];
+  const auto rows_of_parts = [&](int kept) {
+    return PartPorts{parts_of(largest, rows, kept), parts_of(total, rows, kept)};
+  };
   std::vector<KernelSpec> kernels;
-  for (auto& k : split(combined_results(spec, parts_of(result, results, A::n),
-                                        parts_of(logarithm, rows, A::n), parts),
-                       context, temporaries))
+  for (auto& k :
+       split(combined_results(spec, parts_of(result, results, A::n), rows_of_parts(A::n), parts),
+             context, temporaries))
     kernels.push_back(std::move(k));
   if (spec.attention().stats >= 0)
-    for (auto& k : split(combined_logarithms(spec, parts_of(logarithm, rows, A::e), parts), context,
-                         temporaries))
+    for (auto& k : split(combined_stats(spec, rows_of_parts(A::e), parts), context, temporaries))
       kernels.push_back(std::move(k));
   drop_unused(sums);
   kernels.insert(kernels.begin(), std::move(sums));

@@ -53,14 +53,16 @@ bool may_be_narrow(const Graph& lowered, const KernelPort& p) {
 // them; else none.
 DataType multiplied_as(const KernelSpec& spec, int port) {
   if (const AttentionSpec* const a = spec.as_attention()) {
-    if (port == a->sink || port == a->stats) return DataType::none;
+    if (port == a->sink || port == a->stats || port == a->largest || port == a->total)
+      return DataType::none;
     for (const Body* body : {&spec.body, &a->score, &a->weight})
       for (const auto& s : body->statements)
         if (names_ports(s) && (s.port == port || s.port2 == port)) return DataType::none;
     return info(a->q.type).bytes == 2 ? a->q.type : DataType::none;
   }
   if (const AttentionBackwardSpec* const a = spec.as_attention_backward()) {
-    if (port == a->stats || port == a->delta || port == a->dbias) return DataType::none;
+    for (int of_row : {a->stats, a->largest, a->total, a->delta, a->dbias})
+      if (port == of_row) return DataType::none;
     for (const Body* body : {&a->score, &a->gradient, &a->weight, &a->dq})
       for (const auto& s : body->statements)
         if (names_ports(s) && (s.port == port || s.port2 == port)) return DataType::none;

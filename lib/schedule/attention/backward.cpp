@@ -67,24 +67,27 @@ void set_lines(BoxedOperand& o, int columns, int rows) {
 }
 
 // As BackwardShape::shared_bytes and WideBackwardShape's.
-int shared_bytes(const AttentionBackwardConfig& e, std::int64_t depth, std::int64_t width,
-                 bool blocks) {
+int shared_bytes(const AttentionBackwardConfig& e, const A& a, std::int64_t depth,
+                 std::int64_t width) {
+  const bool blocks = !a.block_mask.statements.empty();
   const int of_q = up(depth, kLine), of_do = up(width, kLine),
             weights = 2 * 2 * e.tile_q * e.tile_k;  // dS twice, or weights and dS
   const int of_dq = e.wide ? kLine : e.tile_q == e.tile_k ? up(up(depth, 8), kSumsLine) : kRows;
   return 2 * (of_q * (e.tile_k + e.stages * e.tile_q) +
               of_do * (e.tile_k + e.stages_do * e.tile_q)) +
          weights + e.consumers * of_dq * kRows * 4 +
-         (e.stages + e.stages_do) * (e.tile_q * 4 + 16) + 16 + (blocks ? e.stages * 8 : 0) +
+         (e.stages + e.stages_do) * (e.tile_q * 4 + 16) + 16 +
+         (a.totals() ? e.stages * e.tile_q * 4 : 0) + (blocks ? e.stages * 8 : 0) +
          (e.beside ? 2 * 16 : 0) + 1023;
 }
 
-// Tiles and stages. Nothing where shared memory has too little room. `plain`: the score is a scaled
-// sum, and the weight the probability. `blocks`: tiles lie within blocks of 128 keys.
-bool choose_tile(AttentionBackwardConfig& e, std::int64_t depth, std::int64_t width, bool plain,
-                 bool blocks, const DeviceModel& device) {
+// Tiles and stages. Nothing where shared memory has too little room. With a mask of blocks tiles
+// lie within its blocks of 128 keys.
+bool choose_tile(AttentionBackwardConfig& e, const A& a, std::int64_t depth, std::int64_t width,
+                 const DeviceModel& device) {
+  const bool blocks = !a.block_mask.statements.empty();
   const auto fits = [&] {
-    e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width, blocks));
+    e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, a, depth, width));
     return static_cast<int>(e.shared_bytes) <= device.shared_per_cta;
   };
   // The consumers of the narrow kernel take halves of dQ's columns, two lines of the swizzle; or of
@@ -100,7 +103,7 @@ bool choose_tile(AttentionBackwardConfig& e, std::int64_t depth, std::int64_t wi
   // score's body needs. (b2 h16 s4096 d256 on an H200: 80 keys 3,621 us, 64 3,894; b4 h16 s2048
   // with a softcap: 80 keys 1,741, 64 1,478. d192 and 128: 96 keys 2,094, 80 2,337; two stages,
   // one 2,171.)
-  const int most_sums = plain ? 160 : 128;
+  const int most_sums = a.plain() ? 160 : 128;
   const auto own = [](std::int64_t dim) { return (up(dim, kLine) / kLine + 1) / 2; };
   const int most = blocks ? 64 : 96, step = blocks ? 32 : 16;
   e.tile_k = std::min(most, most_sums * 2 / (own(depth) + own(width)) / 16 * 16);
@@ -144,12 +147,10 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
     e.sums = boxed_port(spec, a.sums, A::batch, {A::m, A::m + 1}, A::d);
     if (!e.sums) return false;
   }
-  const bool plain = a.plain();
-  const bool blocks = !a.block_mask.statements.empty();
-  if (!choose_tile(e, depth, width, plain, blocks, device)) return false;
+  if (!choose_tile(e, a, depth, width, device)) return false;
   if (!e.wide) {
     e.beside = box_beside(spec);
-    if (e.beside && !choose_tile(e, depth, width, plain, blocks, device)) return false;
+    if (e.beside && !choose_tile(e, a, depth, width, device)) return false;
   }
   set_lines(e.q, kLine, e.tile_q);
   set_lines(e.d_o, kLine, e.tile_q);

@@ -16,9 +16,10 @@ constexpr std::int64_t kWidest = 128;  // sums of dK and dV of 16 keys a warp ar
 constexpr int kBlock = 16;
 
 // BackwardWarpsShape has the same. `bytes`: of a number.
-int shared_bytes(const AttentionBackwardConfig& e, int depth, int width, int bytes) {
-  const int tiles = bytes * e.tile_k * (depth + width) +
-                    2 * e.tile_q * (bytes * (depth + width) + 2 * static_cast<int>(sizeof(float)));
+int shared_bytes(const AttentionBackwardConfig& e, int depth, int width, int bytes, bool totals) {
+  const int tiles =
+      bytes * e.tile_k * (depth + width) +
+      2 * e.tile_q * (bytes * (depth + width) + (2 + totals) * static_cast<int>(sizeof(float)));
   return up(tiles, 128) + bytes * e.tile_k * e.tile_q + 1023;
 }
 
@@ -38,9 +39,10 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
   const int bytes = info(a.q.type).bytes;
   e.tile_q = !narrow ? 16 : plain && bytes == 2 ? 64 : 32;
   e.threads = e.tile_k / kBlock * 32;
-  while (e.tile_q > kBlock && shared_bytes(e, depth, width, bytes) > device.shared_per_cta)
+  while (e.tile_q > kBlock &&
+         shared_bytes(e, depth, width, bytes, a.totals()) > device.shared_per_cta)
     e.tile_q /= 2;
-  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width, bytes));
+  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, depth, width, bytes, a.totals()));
   if (static_cast<int>(e.shared_bytes) > device.shared_per_cta) return false;
   const std::int64_t heads = count(spec.extent, 0, A::batch) / a.group,
                      tiles = (spec.extent[A::n] + e.tile_k - 1) / e.tile_k;
