@@ -8,7 +8,9 @@
 //                                                v --'
 #include <algorithm>
 
-#include "fusion_patterns/pattern.hpp"
+#include "fusion_patterns/growth.hpp"
+#include "lower/op_kinds.hpp"
+#include "planner/match/pattern.hpp"
 #include "planner/spec/attention_spec.hpp"
 #include "planner/spec/contraction_spec.hpp"
 #include "planner/split/operands.hpp"

@@ -4,7 +4,7 @@
 //     q, k, v, dO, stats, delta --> scores, weights, dP, dS --> dq, dk, dv
 #include <algorithm>
 
-#include "fusion_patterns/pattern.hpp"
+#include "planner/match/pattern.hpp"
 #include "planner/spec/attention_backward_spec.hpp"
 #include "planner/split/operands.hpp"
 

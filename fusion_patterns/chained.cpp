@@ -9,7 +9,9 @@
 // The columns of both products are at most 256: what one warpgroup's registers hold of 64 rows.
 #include <algorithm>
 
-#include "fusion_patterns/pattern.hpp"
+#include "fusion_patterns/growth.hpp"
+#include "lower/op_kinds.hpp"
+#include "planner/match/pattern.hpp"
 #include "planner/spec/chained_spec.hpp"
 #include "schedule/scheduled_kernel.hpp"
 

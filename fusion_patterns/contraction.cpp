@@ -13,7 +13,9 @@
 
 #include <algorithm>
 
-#include "fusion_patterns/pattern.hpp"
+#include "fusion_patterns/growth.hpp"
+#include "lower/op_kinds.hpp"
+#include "planner/match/pattern.hpp"
 #include "planner/spec/contraction_spec.hpp"
 #include "planner/spec/row_sums.hpp"
 #include "planner/split/operands.hpp"

@@ -1,79 +1,18 @@
-// What all patterns share: which operations fuse element by element, and growing a set of nodes
-// over one domain.
+#include "fusion_patterns/growth.hpp"
+
 #include <algorithm>
 #include <unordered_set>
 
-#include "fusion_patterns/pattern.hpp"
 #include "planner/spec/contraction_spec.hpp"
 
 namespace sinter {
 
-bool is_elementwise(const FusionState& state, NodeId n) {
-  switch (state.node(n).op) {
-    case OpKind::concatenate:
-      return !state.storage().parts(n).empty();
-    case OpKind::pointwise:
-    case OpKind::rng:
-    case OpKind::resample:
-    case OpKind::resample_backward:
-    case OpKind::page_gather:
-    case OpKind::block_mask:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool is_matmul(OpKind op) { return op == OpKind::matmul || op == OpKind::moe_grouped_matmul; }
-
-bool is_contraction(OpKind op) {
-  return is_matmul(op) || op == OpKind::conv_fprop || op == OpKind::conv_dgrad ||
-         op == OpKind::conv_wgrad;
-}
-
-Dims without_leading_ones(const Dims& d) {
-  Dims r;
-  for (auto e : d)
-    if (e != 1 || !r.empty()) r.push_back(e);
-  return r;
-}
-
-bool reads_from_memory(OpKind op) {
-  return is_contraction(op) || op == OpKind::resample || op == OpKind::resample_backward ||
-         op == OpKind::page_gather || op == OpKind::block_mask;
-}
-
 namespace {
-
-// Whether the caller or a reader outside needs the tensor in memory. `inside`: whether a node is.
-template <class Inside>
-bool leaves(const FusionState& state, TensorId t, const Inside& inside) {
-  const auto& readers = state.consumers(t);
-  return state.graph()[t].output || !std::all_of(readers.begin(), readers.end(), inside);
-}
 
 bool reads(const FusionState& state, NodeId n, TensorId t) {
   const auto& inputs = state.node(n).inputs;
   return std::find(inputs.begin(), inputs.end(), t) != inputs.end();
 }
-
-}  // namespace
-
-std::int64_t saved_bytes(const FusionState& state, const std::vector<NodeId>& nodes) {
-  const JoinedNodes joined(state, nodes);
-  const auto inside = [&](NodeId n) { return joined.contains(n); };
-  std::vector<TensorId> read;
-  for (NodeId n : nodes)
-    for (TensorId t : state.operands(n))
-      if (t >= 0 && state.producer(t) >= 0 && inside(state.producer(t))) read.push_back(t);
-  std::sort(read.begin(), read.end());
-  read.erase(std::unique(read.begin(), read.end()), read.end());
-  std::int64_t saved = 0;
-  for (TensorId t : read) saved += state.bytes(t) * (leaves(state, t, inside) ? 1 : 2);
-  return saved;
-}
-
-namespace {
 
 // Distinct tensors in memory that these nodes of a kernel reach, not counting what others `inside`
 // reach; every part of a concatenation counts.

@@ -5,7 +5,9 @@
 //      \ / \ /             operands from outside broadcast and may have any strides;
 //      add  mul  ...       every result that someone outside reads is stored
 //
-#include "fusion_patterns/pattern.hpp"
+#include "fusion_patterns/growth.hpp"
+#include "lower/op_kinds.hpp"
+#include "planner/match/pattern.hpp"
 #include "planner/spec/body_builder.hpp"
 
 namespace sinter {

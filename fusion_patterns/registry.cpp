@@ -1,7 +1,7 @@
 // The list of patterns: a new one is a file of its own and two lines here.
 #include <algorithm>
 
-#include "fusion_patterns/pattern.hpp"
+#include "planner/match/pattern.hpp"
 
 namespace sinter {
 

@@ -17,7 +17,9 @@
 
 #include <algorithm>
 
-#include "fusion_patterns/pattern.hpp"
+#include "fusion_patterns/growth.hpp"
+#include "lower/op_kinds.hpp"
+#include "planner/match/pattern.hpp"
 #include "planner/spec/body_builder.hpp"
 #include "schedule/rowwise/column_walk.hpp"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "fusion_patterns/pattern.hpp"
 #include "planner/pooled_pixels.hpp"
 #include "planner/siblings.hpp"
 #include "planner/split/flat_rows.hpp"

@@ -6,9 +6,10 @@
 #include <optional>
 #include <set>
 
-#include "fusion_patterns/pattern.hpp"
+#include "lower/op_kinds.hpp"
 #include "plan/access.hpp"
 #include "planner/kernel_passes.hpp"
+#include "planner/match/pattern.hpp"
 #include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 

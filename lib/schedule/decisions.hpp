@@ -1,5 +1,5 @@
 // What planning decides by extents and what later decisions depend on. Plans of a class of extents
-// (planner/plan_class.hpp) start with those of the class, which are taken as they are.
+// (compile/plan_class.hpp) start with those of the class, which are taken as they are.
 #pragma once
 #include <cstdint>
 #include <map>

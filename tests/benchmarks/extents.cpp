@@ -31,8 +31,8 @@
 #include <random>
 #include <set>
 
+#include "compile/extent_classes.hpp"
 #include "plan/plan_data.hpp"
-#include "planner/extent_classes.hpp"
 #include "runtime/driver.hpp"
 #include "runtime/stream_functions.hpp"
 #include "sinter/plan_cache.hpp"

@@ -1,7 +1,7 @@
 // Thread blocks that depend on the order in which they start: those that add to dQ in one order,
 // and those that take tiles of packed sequences by a counter.
+#include "compile/make_plan.hpp"
 #include "emulator/emulator.hpp"
-#include "planner/make_plan.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "compile/make_plan.hpp"
 #include "emulator/emulator.hpp"
-#include "planner/make_plan.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 

@@ -4,8 +4,8 @@
 #include <limits>
 #include <span>
 
+#include "compile/make_plan.hpp"
 #include "emulator/emulator.hpp"
-#include "planner/make_plan.hpp"
 #include "runtime/compiler.hpp"
 #include "sinter/operations.hpp"
 #include "support/can_compile.hpp"

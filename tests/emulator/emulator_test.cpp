@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "planner/make_plan.hpp"
+#include "compile/make_plan.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 #include "support/norm_gradients.hpp"

@@ -1,7 +1,7 @@
 // Pointwise modes and softmax over infinities, zeros, NaN and the ends of the types, as planned for
 // every type, and as kernels in float and 16 bits.
+#include "compile/make_plan.hpp"
 #include "emulator/emulator.hpp"
-#include "planner/make_plan.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 #include "support/plan_interpreter.hpp"

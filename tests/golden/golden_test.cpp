@@ -15,12 +15,12 @@
 #include <set>
 #include <sstream>
 
+#include "compile/make_plan.hpp"
 #include "emit/spelling.hpp"
 #include "golden/planned_kernels.hpp"
 #include "golden/specs.hpp"
 #include "plan/plan_data.hpp"
 #include "planner/explain/explain.hpp"
-#include "planner/make_plan.hpp"
 #include "runtime/compiler.hpp"
 #include "sinter/json.hpp"
 #include "support/can_compile.hpp"

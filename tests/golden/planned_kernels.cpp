@@ -2,8 +2,8 @@
 
 #include <functional>
 
+#include "compile/make_plan.hpp"
 #include "planner/images.hpp"
-#include "planner/make_plan.hpp"
 #include "support/catch.hpp"
 
 namespace sinter::golden {

@@ -3,7 +3,7 @@
 #include <array>
 #include <set>
 
-#include "planner/make_plan.hpp"
+#include "compile/make_plan.hpp"
 #include "support/catch.hpp"
 
 namespace sinter::test {

@@ -3,9 +3,9 @@
 #include <memory>
 #include <set>
 
+#include "compile/extent_classes.hpp"
 #include "gpu/gpu_support.hpp"
 #include "plan/plan_data.hpp"
-#include "planner/extent_classes.hpp"
 #include "support/catch.hpp"
 #include "support/llama_block.hpp"
 #include "support/training_steps.hpp"

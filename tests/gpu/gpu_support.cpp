@@ -13,10 +13,10 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "compile/make_plan.hpp"
 #include "emulator/emulator.hpp"
 #include "gpu/prepared.hpp"
 #include "plan/plan_data.hpp"
-#include "planner/make_plan.hpp"
 #include "runtime/compiler.hpp"
 #include "support/joined_kernels.hpp"
 #include "support/on_all_cores.hpp"

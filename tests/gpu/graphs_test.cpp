@@ -7,7 +7,7 @@
 
 #include "gpu/gpu_support.hpp"
 #include "plan/plan_data.hpp"
-#include "planner/make_plan.hpp"
+#include "compile/make_plan.hpp"
 #include "support/catch.hpp"
 
 using namespace sinter;

@@ -1,8 +1,8 @@
 // Batches of matmuls: which are rows or columns of one product, and which stay apart.
 #include <algorithm>
 
+#include "compile/make_plan.hpp"
 #include "plan/access.hpp"
-#include "planner/make_plan.hpp"
 #include "planner/planned.hpp"
 #include "sinter/operations.hpp"
 

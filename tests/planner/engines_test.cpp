@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "compile/make_plan.hpp"
 #include "planner/explain/explain.hpp"
-#include "planner/make_plan.hpp"
 #include "planner/planned.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/operations.hpp"

@@ -1,5 +1,5 @@
 // Classes of extents: which texts their plans share, and which numbers the launches get.
-#include "planner/extent_classes.hpp"
+#include "compile/extent_classes.hpp"
 
 #include <algorithm>
 #include <map>

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <fstream>
 
+#include "compile/make_plan.hpp"
 #include "plan/access.hpp"
 #include "planner/explain/explain.hpp"
-#include "planner/make_plan.hpp"
 #include "planner/planned.hpp"
 #include "planner/traffic.hpp"
 #include "schedule/contraction/wgmma.hpp"

@@ -1,5 +1,5 @@
 // What planning makes of scaled 8-bit operands, of matmuls and of grouped ones.
-#include "planner/make_plan.hpp"
+#include "compile/make_plan.hpp"
 #include "planner/planned.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "sinter/operations.hpp"

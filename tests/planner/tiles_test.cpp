@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <fstream>
 
+#include "compile/make_plan.hpp"
 #include "lower/lower.hpp"
 #include "planner/explain/explain.hpp"
-#include "planner/make_plan.hpp"
 #include "planner/planned.hpp"
 #include "planner/planner.hpp"
 #include "schedule/contraction/wgmma.hpp"

@@ -1,8 +1,8 @@
 // Gradients of attention that are written out: which of them are the kernels of sdpa_backward.
 #include <limits>
 
+#include "compile/make_plan.hpp"
 #include "planned.hpp"
-#include "planner/make_plan.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "sinter/sinter.hpp"
 

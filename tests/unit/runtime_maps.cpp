@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "compile/make_plan.hpp"
 #include "plan/plan_data.hpp"
-#include "planner/make_plan.hpp"
 #include "runtime/driver.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/operations.hpp"

@@ -7,9 +7,9 @@
 
 #include "array/file.hpp"
 #include "commands.hpp"
+#include "compile/make_plan.hpp"
 #include "documents.hpp"
 #include "plan/plan_data.hpp"
-#include "planner/make_plan.hpp"
 #include "runtime/nvrtc.hpp"
 
 namespace sinter::cli {

@@ -18,6 +18,13 @@ bool is_computed(const Graph& graph, TensorId t) {
   return false;
 }
 
+Dims without_leading_ones(const Dims& d) {
+  Dims r;
+  for (auto e : d)
+    if (e != 1 || !r.empty()) r.push_back(e);
+  return r;
+}
+
 // Walks both dim lists from the back, matching groups of equal products. Within a group of the old
 // dims the strides must step evenly; the new dims of the group then divide that step.
 std::optional<Dims> reshape_strides(const Dims& dim, const Dims& stride, const Dims& new_dim) {

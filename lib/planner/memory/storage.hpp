@@ -64,6 +64,9 @@ std::optional<Location> view_of(const Dims& x, const Attributes& attributes, con
 std::optional<Location> source_of(const Dims& x, const Node& movement, const Dims& y,
                                   const Location& to);
 
+// Dims without leading ones: what decides whether two tensors run over the same domain.
+Dims without_leading_ones(const Dims& d);
+
 // Strides under which the elements that (dim, stride) reach in row-major order are seen as
 // `new_dim`; nullopt where that needs a copy.
 std::optional<Dims> reshape_strides(const Dims& dim, const Dims& stride, const Dims& new_dim);

@@ -7,7 +7,7 @@
 // Two products that meet again (gated units) keep one copy, as one kernel's.
 #include <algorithm>
 
-#include "fusion_patterns/pattern.hpp"
+#include "lower/op_kinds.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "schedule/contraction/wgmma.hpp"
 

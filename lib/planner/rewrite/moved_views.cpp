@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "fusion_patterns/pattern.hpp"
 #include "lower/expansion.hpp"
+#include "lower/op_kinds.hpp"
 
 namespace sinter {
 

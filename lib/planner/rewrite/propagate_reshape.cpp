@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "fusion_patterns/pattern.hpp"
+#include "lower/op_kinds.hpp"
 #include "planner/rewrite/pass.hpp"
 
 namespace sinter {

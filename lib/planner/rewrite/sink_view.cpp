@@ -5,7 +5,7 @@
 //     reshape -> y
 #include <algorithm>
 
-#include "fusion_patterns/pattern.hpp"
+#include "lower/op_kinds.hpp"
 #include "planner/rewrite/pass.hpp"
 
 namespace sinter {

@@ -26,7 +26,7 @@ bool slice_parts(MovedViews& views, NodeId id) {
       return false;
     read += count(g[g.node(r).outputs[0]].dim);
   }
-  if (read > count(g[t].dim) || parts_in_memory(g, g.producer(t), *s).empty()) return false;
+  if (read > count(g[t].dim) || parts_in_memory(g, g.producer(t), s).empty()) return false;
   for (TensorId x : joined->inputs)
     if (!holds(g.type(t), g.type(x))) return false;
   const auto c = *std::get_if<ConcatenateAttributes>(&joined->attributes);

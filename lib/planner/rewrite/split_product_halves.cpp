@@ -8,7 +8,7 @@
 //     x, W's right half -> matmul -> + bias's right half -> --------*--> y
 #include <algorithm>
 
-#include "fusion_patterns/pattern.hpp"
+#include "lower/op_kinds.hpp"
 #include "planner/rewrite/halves.hpp"
 #include "planner/rewrite/pass.hpp"
 

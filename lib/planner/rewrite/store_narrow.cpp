@@ -9,7 +9,7 @@
 //     x -> relu -> (f32) -> maxpool -> (bf16)  =>  x -> relu -> (bf16) -> maxpool -> (bf16)
 #include <algorithm>
 
-#include "fusion_patterns/pattern.hpp"
+#include "lower/op_kinds.hpp"
 #include "planner/rewrite/pass.hpp"
 
 namespace sinter {

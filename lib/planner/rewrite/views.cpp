@@ -1,6 +1,6 @@
 #include "planner/rewrite/views.hpp"
 
-#include "fusion_patterns/pattern.hpp"
+#include "planner/memory/storage.hpp"
 
 namespace sinter {
 namespace {

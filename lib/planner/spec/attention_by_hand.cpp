@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "fusion_patterns/pattern.hpp"
+#include "planner/match/pattern.hpp"
 #include "planner/spec/index_mask.hpp"
 
 namespace sinter {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "fusion_patterns/pattern.hpp"
 #include "lower/expansion.hpp"
 #include "lower/lower.hpp"
 #include "plan/access.hpp"

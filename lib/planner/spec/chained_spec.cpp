@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "fusion_patterns/pattern.hpp"
 #include "plan/access.hpp"
 #include "planner/spec/body_builder.hpp"
 #include "planner/spec/body_copy.hpp"

@@ -1,6 +1,5 @@
 #include "planner/spec/contraction_space.hpp"
 
-#include "fusion_patterns/pattern.hpp"
 #include "sinter/ops/shapes_contraction.hpp"
 
 namespace sinter {

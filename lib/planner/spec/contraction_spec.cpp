@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "fusion_patterns/pattern.hpp"
+#include "lower/op_kinds.hpp"
+#include "planner/match/pattern.hpp"
 #include "planner/rewrite/views.hpp"
 #include "planner/spec/body_builder.hpp"
 #include "planner/spec/body_copy.hpp"

@@ -1,7 +1,6 @@
 // Where f32 says the same as the f64 in which nodes with integers are computed.
 #include <cmath>
 
-#include "fusion_patterns/pattern.hpp"
 #include "lower/expansion.hpp"
 #include "planner/spec/body_builder.hpp"
 

@@ -1,9 +1,10 @@
 // The kernels of the pointwise, rowwise and data-movement patterns.
 #include <algorithm>
 
-#include "fusion_patterns/pattern.hpp"
 #include "lower/expansion.hpp"
+#include "lower/op_kinds.hpp"
 #include "plan/access.hpp"
+#include "planner/match/pattern.hpp"
 #include "planner/spec/body_builder.hpp"
 #include "planner/spec/domain.hpp"
 #include "reference/element.hpp"

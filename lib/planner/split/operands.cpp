@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fusion_patterns/pattern.hpp"
+#include "lower/op_kinds.hpp"
 #include "plan/access.hpp"
+#include "planner/match/pattern.hpp"
 #include "planner/spec/contraction_spec.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/aligned_biases.hpp"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "planner/make_plan.hpp"
+#include "compile/make_plan.hpp"
 #include "tuning/tuning_file.hpp"
 
 namespace sinter {

@@ -3,7 +3,7 @@
 #include <map>
 #include <mutex>
 
-#include "planner/plan_class.hpp"
+#include "compile/plan_class.hpp"
 #include "sinter/plan_cache.hpp"
 
 namespace sinter {

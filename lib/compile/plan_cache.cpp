@@ -11,8 +11,8 @@
 #include <set>
 #include <thread>
 
+#include "compile/extent_classes.hpp"
 #include "plan/plan_data.hpp"
-#include "planner/extent_classes.hpp"
 #include "runtime/compiler.hpp"
 
 namespace sinter {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "planner/row_schedules.hpp"
+#include "compile/row_schedules.hpp"
 #include "sinter/compile.hpp"
 
 namespace sinter {

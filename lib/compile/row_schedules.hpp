@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "planner/class_kernel.hpp"
+#include "compile/class_kernel.hpp"
 
 namespace sinter {
 

@@ -1,4 +1,4 @@
-#include "planner/extent_classes.hpp"
+#include "compile/extent_classes.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

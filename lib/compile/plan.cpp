@@ -6,12 +6,12 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "compile/make_plan.hpp"
+#include "compile/plan_class.hpp"
 #include "emit/emit.hpp"
 #include "plan/plan_data.hpp"
 #include "plan/tensor_names.hpp"
 #include "planner/aliases.hpp"
-#include "planner/make_plan.hpp"
-#include "planner/plan_class.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "runtime/compiler.hpp"
 #include "sinter/compile.hpp"

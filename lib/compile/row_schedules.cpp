@@ -1,4 +1,4 @@
-#include "planner/row_schedules.hpp"
+#include "compile/row_schedules.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "planner/class_kernel.hpp"
+#include "compile/class_kernel.hpp"
 
 #include <algorithm>
 

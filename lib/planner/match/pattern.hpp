@@ -1,8 +1,7 @@
 // A fusion pattern: looks at the graph around an anchor node and proposes which nodes one kernel
 // could compute, then turns a chosen proposal into a KernelSpec. Patterns are stateless.
 #pragma once
-#include <functional>
-#include <limits>
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -49,8 +48,13 @@ inline constexpr int kMaxKernelTensors = 96;
 
 // True for the nodes that a body computes element by element over their output's dims.
 bool is_elementwise(const FusionState& state, NodeId n);
-bool is_contraction(OpKind op);
-bool is_matmul(OpKind op);  // also of groups of rows
+
+// Whether the caller or a reader outside needs the tensor in memory. `inside`: whether a node is.
+template <class Inside>
+bool leaves(const FusionState& state, TensorId t, const Inside& inside) {
+  const auto& readers = state.consumers(t);
+  return state.graph()[t].output || !std::all_of(readers.begin(), readers.end(), inside);
+}
 
 // Remedies that several patterns name.
 inline constexpr const char* kTwiceForOutput = "compute it a second time for the output";
@@ -61,33 +65,7 @@ inline constexpr const char* kStoreAsMultiplied =
     "let whoever makes the operand store it in the type and layout in which it is multiplied; one "
     "of constants is stored once by prepare()";
 
-// Dims without leading ones: what decides whether two tensors run over the same domain.
-Dims without_leading_ones(const Dims& d);
-
 // Memory traffic that joining `nodes` saves: what would be written and read between them.
 std::int64_t saved_bytes(const FusionState& state, const std::vector<NodeId>& nodes);
-
-// Gathers and contractions: their operands must lie in memory when their kernel starts.
-bool reads_from_memory(OpKind op);
-// Whether node n computes element by element over this domain, and why not.
-bool runs_over(const FusionState& state, NodeId n, const Dims& domain);
-Refusal refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain);
-// Of elementwise and row kernels: an elementwise node whose result is narrower than the sums of a
-// product or convolution that it alone reads. It is the end of that kernel, which otherwise stores
-// its sums as f32. (A bias and bf16 in front of a layernorm or a batch norm.)
-Refusal left_to_product(const FusionState& state, NodeId n);
-// What reads from memory joins no kernel of `nodes`; a product may compute an operand itself.
-Refusal refuse_product(const FusionState& state, const std::vector<NodeId>& nodes, NodeId n);
-
-// Grows `nodes` by free neighbours that `refuse` does not refuse with a reason: consumers,
-// producers, and nodes that read the same tensors, where these have at least `shared` elements, so
-// that reading them once is worth it. True where only the limits of a kernel kept some out.
-struct Growth {
-  std::string_view pattern;
-  std::int64_t shared = std::numeric_limits<std::int64_t>::max();
-  bool explain = false;
-};
-bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
-          const std::function<Refusal(NodeId)>& refuse);
 
 }  // namespace sinter

@@ -1,13 +1,13 @@
-#include "planner/plan_class.hpp"
+#include "compile/plan_class.hpp"
 
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>
 
+#include "compile/make_plan.hpp"
 #include "emit/emit.hpp"
 #include "lower/lower.hpp"
-#include "planner/make_plan.hpp"
 #include "planner/planner.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "tuning/tuning_file.hpp"
