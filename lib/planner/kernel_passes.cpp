@@ -8,6 +8,7 @@
 #include "planner/split/flat_rows.hpp"
 #include "planner/split/joined_products.hpp"
 #include "planner/split/operands.hpp"
+#include "planner/split/rows_of_one.hpp"
 #include "planner/split/split_k.hpp"
 #include "planner/split/transposed_rows.hpp"
 
@@ -65,7 +66,13 @@ void merge_siblings(KernelList& list) {
   merge_siblings(list.kernels, list.state.graph(), list.aliases);
 }
 
+void make_elementwise(KernelList& list) {
+  for (KernelSpec& spec : list.kernels) make_elementwise(spec);
+}
+
 constexpr KernelPass kPasses[] = {
+    {"make_elementwise", "A reduction over one element is that element.",
+     "First, as the others take rows for rows.", false, make_elementwise},
     {"transpose_rows",
      "A tensor that lies across a rowwise kernel's rows is transposed by a kernel of its own.",
      "It decides where rows lie, of which the next one counts how many run at once.", true,

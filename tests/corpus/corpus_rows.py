@@ -33,3 +33,18 @@ def divergence(name, rows, columns, io):
 divergence("bf16", 37, 136, "bf16")
 divergence("odd_f16", 5, 333, "f16")
 divergence("f32", 3, 9000, "f32")
+
+# Reductions over one element each: elementwise but for the last two.
+for mode in ("add", "avg", "min", "max", "mul", "amax", "norm1", "norm2", "mul_no_zeros"):
+    g = Graph("reduction_of_one_" + mode, "bf16")
+    g.tensor("x", [3, 1, 130, 24])
+    g.pointwise("mul", "y", g.reduction(mode, g.pointwise("sub", "centred", "x", g.tensor("bias", [1, 1, 1, 24])), "of_one", [3, 1, 130, 24]),
+                g.value("scale", 0.75))
+    g.output("y")
+# A softmax over one column, and a sum over a batch of one beside what it sums.
+g = Graph("rows_of_one", "f16")
+g.tensor("x", [1, 70, 33], stride=[2310, 1, 70])
+g.node("softmax", {"X": g.reshape("x", "column", [70, 33, 1])}, "p", axis=2)
+g.pointwise("exp", "e", "x")
+g.pointwise("add", "y", g.reduction("add", "e", "sum", [1, 70, 33]), "e")
+g.output("p", "y")

@@ -3,6 +3,8 @@
 #include <set>
 #include <string_view>
 
+#include "lower/lower.hpp"
+#include "sinter/operations.hpp"
 #include "support/catch.hpp"
 
 namespace sinter {
@@ -16,7 +18,7 @@ TEST_CASE("every pass over kernels has a name of its own, a law and a reason for
     CHECK(p.law.ends_with('.'));
     CHECK(p.place.ends_with('.'));
   }
-  CHECK(names.size() == 8);
+  CHECK(names.size() == 9);
 }
 
 TEST_CASE("kernels without results are those with no index of one") {
@@ -28,6 +30,21 @@ TEST_CASE("kernels without results are those with no index of one") {
   CHECK_FALSE(has_no_results(spec));
   spec.extent = {0, 4};
   CHECK(has_no_results(spec));
+}
+
+TEST_CASE("a reduction over one element is elementwise, of those modes that keep it") {
+  for (const auto& [mode, elementwise] :
+       {std::pair(ReductionMode::add, true), std::pair(ReductionMode::avg, true),
+        std::pair(ReductionMode::amax, true), std::pair(ReductionMode::norm2, false),
+        std::pair(ReductionMode::mul_no_zeros, false)}) {
+    Graph g;
+    const Tensor x = g.tensor({.name = "x", .dim = {40, 1, 24}});
+    g.output(reduction(relu(x), mode, {40, 1, 24}), "y");
+    const auto p = partition(*lower(g).graph, true, "sm_90a");
+    REQUIRE(p.kernels.size() == 1);
+    INFO(static_cast<int>(mode));
+    CHECK((p.kernels[0].as_pointwise() != nullptr) == elementwise);
+  }
 }
 
 }  // namespace

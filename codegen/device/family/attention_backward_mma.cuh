@@ -233,10 +233,11 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
       const bool exists = row >= band.first_seen() && row < band.end_seen();
       typename S::Coord of = c;
       of.at[1] = at.head, of.at[2] = exists ? row : 0;
-      const Shift shift = Shift::template of<Rows>(args, of, exists);
-      const float sum = Rows::delta(args, of);
-      lse = shift.added, largest = shift.largest;
-      delta = shift.seen ? sum : 0.0f;
+      const float of_row = Shift::template row<Rows>(args, of), sum = Rows::delta(args, of);
+      const bool seen = exists && Shift::sees(of_row);
+      lse = seen ? Shift::of(of_row) : minus_infinity();
+      largest = Shift::template largest<Rows>(args, of);
+      delta = seen ? sum : 0.0f;
     };
     const auto rows_of = [&](int stage) {
       return reinterpret_cast<float*>(memory.pointer + S::stages + stage * S::stage_bytes +

@@ -98,10 +98,11 @@ SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Ban
       const int row = at.row() + r * 32 + lane;
       const bool exists = row >= band.first_seen() && row < band.end_seen();
       c.at[2] = exists ? row : 0;
-      const Shift shift = Shift::template of<Rows>(args, c, exists);
-      const float sum = Rows::delta(args, c);
-      lse[r] = shift.added, largest[r] = shift.largest;
-      delta[r] = shift.seen ? sum : 0.0f;
+      const float of_row = Shift::template row<Rows>(args, c), sum = Rows::delta(args, c);
+      const bool seen = exists && Shift::sees(of_row);
+      lse[r] = seen ? Shift::of(of_row) : minus_infinity();
+      largest[r] = Shift::template largest<Rows>(args, c);
+      delta[r] = seen ? sum : 0.0f;
     }
     float* to = reinterpret_cast<float*>(pointer + S::lse) + state_q.stage * S::tile_q + lane;
     pipe_q.acquire(state_q);

@@ -50,20 +50,26 @@ struct ScoreScale {
 template <class Score, bool totals = false>
 struct RowShift {
   static constexpr bool fused = !totals && !requires { Score::takes_masks; };
-  // What is added, -infinity where the row sees nothing; `largest`: with totals, the largest score.
-  float added, largest;
-  bool seen;
+  // What a row adds, by its Stats or total; and whether these say that it sees something.
+  static SINTER_DEVICE float of(float row) {
+    return totals ? -math::log(row) * kLog2E : fused ? -row * kLog2E : -row;
+  }
+  static SINTER_DEVICE bool sees(float row) {
+    return totals ? row != 0.0f : row != minus_infinity();
+  }
   template <class Rows, class Args, class Coord>
-  static SINTER_DEVICE RowShift of(const Args& args, const Coord& c, bool exists) {
-    if constexpr (totals) {
-      const float total = Rows::total(args, c);
-      const bool seen = exists && total != 0.0f;
-      return {seen ? -math::log(total) * kLog2E : minus_infinity(), Rows::largest(args, c), seen};
-    } else {
-      const float stats = Rows::stats(args, c);
-      const bool seen = exists && stats != minus_infinity();
-      return {seen ? (fused ? -stats * kLog2E : -stats) : minus_infinity(), 0, seen};
-    }
+  static SINTER_DEVICE float row(const Args& args, const Coord& c) {
+    if constexpr (totals)
+      return Rows::total(args, c);
+    else
+      return Rows::stats(args, c);
+  }
+  template <class Rows, class Args, class Coord>
+  static SINTER_DEVICE float largest(const Args& args, const Coord& c) {
+    if constexpr (totals)
+      return Rows::largest(args, c);
+    else
+      return 0;
   }
   // `x` times `scale` is the score.
   static SINTER_DEVICE float weight(float x, float scale, float added, float largest = 0) {
