@@ -50,7 +50,7 @@ std::string failure(Graph& graph, Fill fill, std::uint64_t seed, Comparison& tot
     if (!wrong.empty()) return wrong;
     c.clear_outputs();
     if (fuse)
-      test::interpret_fused(c.lowering(), "sm_90a", c.memory());
+      test::interpret_fused(graph, {.architecture = "sm_90a"}, c.lowered(), c.memory());
     else
       test::interpret(partition(c.lowered(), false, "sm_90a"), c.memory(), c.lowered());
     wrong = wrong_outputs(c, fuse ? "the fused plan" : "the plan of one kernel a node", total);

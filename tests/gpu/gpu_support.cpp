@@ -108,11 +108,12 @@ std::vector<std::byte> output_bytes(GraphCase& c, const std::set<std::string>& u
 }
 
 // The sentence that says what is wrong, empty when nothing is.
-std::string run(GraphCase& c, const Result<Plan>& plan) {
+std::string run(Graph& graph, GraphCase& c, const Result<Plan>& plan, bool deterministic = false) {
   if (!plan) return plan.error().message();
   if (interpreted()) {
     c.clear_outputs();
-    interpret_fused(c.lowering(), *test_target(), c.memory());
+    interpret_fused(graph, {.deterministic = deterministic, .architecture = *test_target()},
+                    c.lowered(), c.memory());
   } else if (emulated()) {
     c.clear_outputs();
     if (const Status s = emulate(*plan, c); !s) return s.error().message();
@@ -124,9 +125,10 @@ std::string run(GraphCase& c, const Result<Plan>& plan) {
   return {};
 }
 // Runs a plan and judges it.
-std::string run_and_judge(GraphCase& c, const Result<Plan>& plan, const GraphSource& source,
-                          const GraphChecks& checks, Totals& totals) {
-  if (const std::string wrong = run(c, plan); !wrong.empty()) return wrong;
+std::string run_and_judge(Graph& graph, GraphCase& c, const Result<Plan>& plan,
+                          const GraphSource& source, const GraphChecks& checks, Totals& totals) {
+  if (const std::string wrong = run(graph, c, plan, is_deterministic(source)); !wrong.empty())
+    return wrong;
   const Comparison r = c.judge(checks.samples);
   totals.kernels += plan->kernels();
   totals.compared += r.compared;
@@ -196,7 +198,7 @@ void run_one(const GraphSource& source, const MadePlans& made, const GraphChecks
       ++totals.refused;
       return;
     }
-    if (fail(run_and_judge(c, fused, source, checks, totals))) return;
+    if (fail(run_and_judge(*graph, c, fused, source, checks, totals))) return;
     if (fail(wrong_rewrite(*fused))) return;
     const auto reread = Plan::from_json(fused->to_json());
     if (fail(!reread                                 ? reread.error().message()
@@ -211,7 +213,7 @@ void run_one(const GraphSource& source, const MadePlans& made, const GraphChecks
     const auto bytes = output_bytes(c, unordered);
     const auto same = [&](const std::string& what, const Result<Plan>& plan) {
       if (!unordered.empty()) {
-        if (fail(run_and_judge(c, plan, source, checks, totals))) return true;
+        if (fail(run_and_judge(*graph, c, plan, source, checks, totals))) return true;
       } else {
         if (!plan) return fail(plan.error().message());
         auto executable = load(*plan, test_device());
@@ -229,7 +231,7 @@ void run_one(const GraphSource& source, const MadePlans& made, const GraphChecks
       ++totals.refused;
       return;
     }
-    if (fail(run_and_judge(c, plain, source, checks, totals))) return;
+    if (fail(run_and_judge(*graph, c, plain, source, checks, totals))) return;
     if (checks.bit_equal && output_bytes(c, unordered) != bytes)
       fail("one kernel a node gave other bits than the fused plan");
   } catch (const std::exception& e) {
@@ -300,7 +302,7 @@ bool emulated() { return chosen_device().starts_with("emulator"); }
 Device test_device() { return chosen_device() == "cpu" ? Device::cpu() : Device::gpu(0); }
 
 std::string run_case(Graph& graph, GraphCase& c) {
-  return run(c, plan_for_device(graph, true, {}));
+  return run(graph, c, plan_for_device(graph, true, {}));
 }
 
 Result<std::string> test_target() {

@@ -227,7 +227,7 @@ TEST_CASE("a norm that is quantised in blocks is one kernel") {
   const auto kernels = [](Graph& g) {
     GraphCase c(g, Fill::normal, 7);
     c.clear_outputs();
-    interpret_fused(c.lowering(), "sm_90a", c.memory());
+    interpret_fused(g, {.architecture = "sm_90a"}, c.lowered(), c.memory());
     const Comparison r = c.judge();
     INFO(r.first_wrong);
     CHECK((r.ok() && r.compared > 0));

@@ -1,8 +1,8 @@
 #include "support/plan_interpreter.hpp"
 
 #include <cmath>
+#include <stdexcept>
 
-#include "planner/rewrite/pass.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
 #include "support/interpreted_attention.hpp"
 #include "support/kernel_statements.hpp"
@@ -227,15 +227,15 @@ void interpret(const Partition& p, const HostPointers& memory, const Graph& grap
   }
 }
 
-void interpret_fused(const Lowered& lowered, std::string_view architecture,
+void interpret_fused(Graph& graph, const PlanOptions& options, const Graph& lowered,
                      const HostPointers& memory) {
-  const auto moved = run_passes(lowered, rewrite_passes()[0]);
-  const Graph& graph = moved ? *moved->graph : *lowered.graph;
+  const auto made = partition_graph(graph, options, {device_model(options.architecture), {}});
+  if (!made) throw std::runtime_error(made.error().message());
+  const Graph& moved = *made->lowered.graph;
   HostPointers by_name;
   for (const auto& [t, pointer] : memory)
-    if (const auto id = graph.find((*lowered.graph)[t].name)) by_name[*id] = pointer;
-  interpret(partition(graph, true, architecture, moved ? moved->regions : lowered.regions), by_name,
-            graph);
+    if (const auto id = moved.find(lowered[t].name)) by_name[*id] = pointer;
+  interpret(made->parts, by_name, moved);
 }
 
 }  // namespace sinter::test

@@ -2,7 +2,7 @@
 // accesses, workspace offsets and bodies, in float or double as each statement says. It checks all
 // that the planner decides without a GPU and without the generated text.
 #pragma once
-#include "lower/lower.hpp"
+#include "planner/make_plan.hpp"
 #include "planner/planner.hpp"
 #include "reference/reference.hpp"
 
@@ -12,8 +12,9 @@ namespace sinter::test {
 // NaN patterns.
 void interpret(const Partition& partition, const HostPointers& memory, const Graph& graph);
 
-// The same of a graph's fused kernels, as a plan has them: data movement is moved first.
-void interpret_fused(const Lowered& lowered, std::string_view architecture,
+// The same of a graph's fused kernels, as a plan with these options has them: rewritten first.
+// `lowered`: whose tensors `memory` holds. Throws std::runtime_error where the graph is not valid.
+void interpret_fused(Graph& graph, const PlanOptions& options, const Graph& lowered,
                      const HostPointers& memory);
 
 }  // namespace sinter::test
