@@ -155,3 +155,43 @@ for name, heads, keys, d in (("attention_masked_row_in_parts", 2, 1000, 64), ("a
     g.pointwise("mul", "scaled", x, g.value("scale", d ** -0.5))
     g.node("softmax", {"X": g.pointwise("binary_select", "masked", "scaled", g.value("mask", -1e9), "seen")}, {"Y": "p"}, axis=3)
     g.output(g.matmul("p", "v", "o"))
+
+# Attention that is written out with the division last, of rows without keys: 0 / 0.
+g = Graph("attention_written_out_divided_last_of_nothing", "bf16")
+for t, dim in (("q", [1, 2, 6, 16]), ("kt", [1, 2, 16, 0]), ("v", [1, 2, 0, 16])):
+    g.tensor(t, dim)
+g.pointwise("exp", "e", g.matmul("q", "kt", "s"))
+g.reduction("add", "e", "sum", [1, 2, 6, 1])
+g.pointwise("div", "o", g.matmul("e", "v", "sums"), "sum")
+g.output("o")
+
+# Means of what rows of few bits are computed to: their sums are exact, and divided once.
+for data_type in ("f8e4m3", "i8"):
+    g = Graph(f"means_of_scaled_rows_{data_type}")
+    g.tensor("x", [64, 8, 33], data_type=data_type)
+    g.reduction("amax", "x", "largest", [64, 8, 1])
+    g.reduction("avg", g.pointwise("mul", "y", "x", "largest"), "mean", [64, 1, 1])
+    g.output("mean")
+
+# A condition in a type that has no zero is always true, and masks nothing.
+for hidden in ("-inf", -1e9):
+    g = Graph(f"attention_written_out_always_true_{'infinite' if hidden == '-inf' else 'large'}", "bf16")
+    for t, dim in (("q", [1, 2, 70, 32]), ("kt", [1, 2, 32, 70]), ("v", [1, 2, 70, 32])):
+        g.tensor(t, dim)
+    g.matmul("q", "kt", "s")
+    for t, axis in (("column", 3), ("row", 2)):
+        g.pointwise("gen_index", t, "s", axis=axis)
+    g.pointwise("cmp_le", g.tensor("seen", data_type="f8e8m0"), "column", "row")
+    g.pointwise("binary_select", "x", "s", g.value("hidden", hidden), "seen")
+    g.node("softmax", {"X": "x"}, {"Y": "p"}, axis=3)
+    g.matmul("p", "v", "o")
+    g.output("o")
+
+# No columns of a product and no rows of sums that have one.
+g = Graph("slices_of_nothing_of_one")
+g.tensor("a", [2, 40, 24])
+g.matmul("a", g.tensor("b", [2, 24, 1]), "c")
+g.slice("c", "no_columns", [0, 0, 0], [2, 40, 0])
+g.reduction("max", g.tensor("x", [2, 40, 24]), "largest", [2, 40, 1])
+g.slice("largest", "no_rows", [0, 0, 0], [2, 40, 0])
+g.output("no_columns", "no_rows")

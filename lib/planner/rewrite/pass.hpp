@@ -101,6 +101,13 @@ inline bool puts_in_order(const Rewriter& g, const Node& view, const Dims& strid
 inline bool is_identity(const Node& n) {
   return n.op == OpKind::pointwise && n.attributes == Attributes{PointwiseAttributes{}};
 }
+// A result of f32 that the caller sees and that shows what others made. A product reads it as it is
+// stored; another view of the same is a virtual tensor, which products may round (GRAPH_JSON.md).
+inline bool shown_as_stored(const Rewriter& g, TensorId t) {
+  if (g.producer(t) < 0 || g.is_virtual(t) || g.type(t) != DataType::f32) return false;
+  const Node& n = g.node(g.producer(t));
+  return is_view_op(n.op) || n.op == OpKind::concatenate || is_identity(n);
+}
 // A transpose of the last two dims alone.
 inline bool swaps_last(const Node& n) {
   const auto* const a = std::get_if<TransposeAttributes>(&n.attributes);

@@ -171,12 +171,9 @@ class Products {
   std::vector<NodeId> products_;
 };
 
-// Whether the product reads a result of f32 that a reshape makes. It is read as it is stored; what
-// the reshape shows is a virtual tensor, which products of other dims might read rounded.
-bool reads_stored_views(const Rewriter& g, NodeId product) {
-  return std::ranges::any_of(g.node(product).inputs, [&](TensorId x) {
-    return !g.is_virtual(x) && g.type(x) == DataType::f32 && g.made_by(x, OpKind::reshape);
-  });
+bool reads_as_stored(const Rewriter& g, NodeId product) {
+  return std::ranges::any_of(g.node(product).inputs,
+                             [&](TensorId x) { return shown_as_stored(g, x); });
 }
 
 bool shape_entries(MovedViews& views, NodeId id) {
@@ -188,7 +185,7 @@ bool shape_entries(MovedViews& views, NodeId id) {
     return false;
   const auto b = between(g, n.inputs[0]);
   if (!b || g.in_region(b->first)) return false;
-  if (reads_stored_views(g, id) || reads_stored_views(g, b->first)) return false;
+  if (reads_as_stored(g, id) || reads_as_stored(g, b->first)) return false;
   Products products(views, *b, id);
   return dim.size() > kKernelDims ? products.join() : products.split();
 }

@@ -121,6 +121,7 @@ int moved_axis(const View& v, int axis, std::int64_t times) {
 std::optional<Shared> shared_entries(const MovedViews& views, TensorId operand) {
   constexpr int kMostViews = 4;
   const Rewriter& g = views.g;
+  if (shown_as_stored(g, operand)) return {};
   Shared s;
   TensorId t = operand;
   for (int n = 0; n <= kMostViews; ++n) {

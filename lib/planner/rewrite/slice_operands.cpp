@@ -7,6 +7,7 @@
 // what padding they reach besides.
 #include <algorithm>
 
+#include "fusion_patterns/pattern.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "sinter/ops/shapes_contraction.hpp"
 
@@ -95,13 +96,17 @@ bool slice_operands(MovedViews& views, NodeId id) {
   const Node n = g.node(id);
   const TensorId t = n.inputs[0], y = n.outputs[0];
   const auto* s = std::get_if<SliceAttributes>(&n.attributes);
-  const bool small = 2 * count(g[y].dim) <= count(g[t].dim);
+  const std::int64_t left = count(g[y].dim);  // of none, an operand of extent 1 shows nothing less
+  const bool small = left > 0 && 2 * left <= count(g[t].dim);
   if (!s || !small || !g.is_virtual(t) || g.readers(t).size() != 1 || g.producer(t) < 0 ||
       stays_in_region(g, t, y))
     return false;
   for (std::int64_t step : s->step)
     if (step != 1) return false;
   Node p = g.node(g.producer(t));
+  if (is_contraction(p.op) &&
+      std::ranges::any_of(p.inputs, [&](TensorId x) { return x >= 0 && shown_as_stored(g, x); }))
+    return false;
   std::vector<TensorId> inputs;
   if (elementwise(g, t)) {
     const View v = views.of_node(id);
@@ -113,7 +118,7 @@ bool slice_operands(MovedViews& views, NodeId id) {
     const int rank = g[t].dim.size();
     if (!keeps_groups(g, p.inputs[0], n) || !keeps_groups(g, p.inputs[1], n)) return false;
     inputs = {cut(views, p.inputs[0], n, rank - 1), cut(views, p.inputs[1], n, rank - 2)};
-  } else if (p.op == OpKind::conv_fprop && count(g[y].dim) > 0 && cut_convolution(views, n, p)) {
+  } else if (p.op == OpKind::conv_fprop && cut_convolution(views, n, p)) {
     inputs = p.inputs;
   } else {
     return false;

@@ -43,7 +43,9 @@ bool sums_rows(const Rewriter& g, TensorId total, TensorId e) {
 }
 
 // Results that are divided by the sums of their rows' weights. Not where these are declared with 16
-// bits: other numbers are rounded then.
+// bits: other numbers are rounded then. Nor where the product reads weights that are stored, which
+// it may not round; nor where rows have none: a sum of nothing is 0, and 0 / 0 no product of
+// nothing.
 bool divide_first(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
@@ -63,8 +65,8 @@ bool divide_first(MovedViews& views, NodeId id) {
       continue;
     const Node product = g.node(second);
     const TensorId e = product.inputs[0];
-    if (!has_mode(g, e, M::exp) || g.type(e) != DataType::f32 || !sums_rows(g, total, e) ||
-        info(g.options().io).bytes != 2)
+    if (!has_mode(g, e, M::exp) || g.type(e) != DataType::f32 || !g.is_virtual(e) ||
+        !sums_rows(g, total, e) || info(g.options().io).bytes != 2 || g[e].dim.back() == 0)
       continue;
     const TensorId quotient = g.tensor_like(e, g[e].dim, DataType::f32, "_divided");
     g.make(quotient, OpKind::pointwise, n.attributes,

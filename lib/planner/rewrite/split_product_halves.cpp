@@ -89,6 +89,7 @@ bool split_product_halves(MovedViews& views, NodeId id) {
   if (!g.is_virtual(product) || !is_matmul(g.node(g.producer(product)).op)) return false;
   // Attention's kernel takes the region as it is (dQ of queries that were rotated by halves).
   if (g.in_region(g.producer(product))) return false;
+  if (shown_as_stored(g, g.node(g.producer(product)).inputs[1])) return false;
   for (NodeId h : halves) make_half(views, h, product);
   return true;
 }

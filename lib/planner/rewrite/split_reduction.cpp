@@ -42,12 +42,24 @@ bool split_reduction(MovedViews& views, NodeId id) {
   if (mode == ReductionMode::norm2 || mode == ReductionMode::mul_no_zeros) return false;
   int budget = 4 * kMostChained;
   const Dims rows = rows_of(g, t, g[t].dim, g[y].dim, budget);
-  if (rows.empty()) return false;
-  ReductionAttributes rest = *std::get_if<ReductionAttributes>(&n.attributes);
-  if (mode == ReductionMode::norm1) rest.mode = ReductionMode::add;
-  const TensorId part = g.tensor_like(y, rows, g.partial_type(n, y), "_of_rows");
-  g.make(part, OpKind::reduction, n.attributes, {t}, id);
-  g.make(y, OpKind::reduction, rest, {part}, id);
+  if (rows.empty() || count(g[t].dim) == 0) return false;
+  const bool averages = mode == ReductionMode::avg;
+  ReductionAttributes of_rows = std::get<ReductionAttributes>(n.attributes), rest = of_rows;
+  if (averages) of_rows.mode = ReductionMode::add;
+  if (averages || mode == ReductionMode::norm1) rest.mode = ReductionMode::add;
+  const DataType type = g.partial_type(n, y);
+  const TensorId part = g.tensor_like(y, rows, type, "_of_rows");
+  g.make(part, OpKind::reduction, of_rows, {t}, id);
+  if (!averages) {
+    g.make(y, OpKind::reduction, rest, {part}, id);
+    return true;
+  }
+  // Divided once, so that sums without roundings stay exact.
+  const auto terms = static_cast<double>(count(g[t].dim) / count(g[y].dim));
+  const TensorId total = g.tensor_like(y, g[y].dim, type, "_of_all");
+  g.make(total, OpKind::reduction, rest, {part}, id);
+  g.make(y, OpKind::pointwise, PointwiseAttributes{.mode = PointwiseMode::mul},
+         {total, g.scalar(1 / terms, type)}, id);
   return true;
 }
 

@@ -34,8 +34,10 @@ bool multiplies_narrow(const Rewriter& g, const Node& n) {
   return compute == DataType::f32 && narrow(n.inputs[0]) && narrow(n.inputs[1]);
 }
 
-// Whether somebody needs the tensor, or a view of it, as it is.
+// Whether somebody needs the tensor, or a view of it, as it is: the caller does, unless the view
+// that he sees has the graph's type.
 bool read_by_others(const Rewriter& g, TensorId t) {
+  if (g[t].output && g.type(t) != g.options().io) return true;
   const auto& readers = g.readers(t);
   return std::any_of(readers.begin(), readers.end(), [&](NodeId r) {
     const Node& n = g.node(r);

@@ -118,7 +118,8 @@ class Search {
     if (!made_by(t, M::binary_select) || input(t, 1) != x || !is_value(input(t, 0), otherwise))
       return false;
     const TensorId c = input(t, 2);
-    return made_by(c, M::cmp_eq) && input(c, 0) == x && is_value(input(c, 1), when);
+    return made_by(c, M::cmp_eq) && holds_zero(g_.type(c)) && input(c, 0) == x &&
+           is_value(input(c, 1), when);
   }
 
   // From the maximum of each row on.
@@ -189,7 +190,8 @@ class Search {
     const TensorId guarded_sum = reader(sum, M::binary_select, [&](const Node& n) {
       const TensorId c = n.inputs[2];
       if (n.inputs[0] != sum || n.inputs[1] != largest) return false;
-      if (!made_by(c, M::cmp_eq) || !is_value(input(c, 1), 0)) return false;
+      if (!made_by(c, M::cmp_eq) || !holds_zero(g_.type(c)) || !is_value(input(c, 1), 0))
+        return false;
       const TensorId d = input(c, 0);
       return made_by(d, M::sub) && input(d, 0) == largest && input(d, 1) == largest;
     });

@@ -172,7 +172,7 @@ std::optional<TensorId> selected(const FusionState& state, TensorId t, const Hid
 
 bool narrow_band(const FusionState& state, TensorId condition, bool wanted, AttentionBand& band) {
   const auto* const a = pointwise(state, condition);
-  if (!a) return false;
+  if (!a || !holds_zero(state.graph().type(condition))) return false;
   const auto side = [&](std::size_t i, bool w) {
     return narrow_band(state, input(state, condition, i), w, band);
   };

@@ -5,6 +5,9 @@
 
 namespace sinter {
 
+// Whether a condition of this type can be false: f8e8m0 has no zero, so that all in it is true.
+constexpr bool holds_zero(DataType condition) { return condition != DataType::f8e8m0; }
+
 // Narrows `band` by what a condition over [.., rows, columns] says where it is (or, with `wanted`
 // false, is not) true: comparisons of row and column indices with constants added, joined by `and`.
 // False where it says more than that; what the band then leaves is not all seen.
