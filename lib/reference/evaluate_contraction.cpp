@@ -47,6 +47,14 @@ void add_product(double a, double ea, double b, double eb, Sums& sum) {
   if (ea > 0 || eb > 0) sum.p += std::fabs(a) * eb + std::fabs(b) * ea + ea * eb;
 }
 
+bool stands_in_runs(const Line& line) {
+  const auto n = static_cast<std::int64_t>(line.v.size());
+  std::int64_t changes = 1;
+  for (std::size_t i = 1; i < line.v.size() && in_runs(changes, n); ++i)
+    changes += line.v[i] != line.v[i - 1];
+  return in_runs(changes, n);
+}
+
 class Contraction {
  public:
   explicit Contraction(const Job& job) : job_(job) {
@@ -129,7 +137,7 @@ void Contraction::matmul(std::int64_t begin, std::int64_t end, double* v, double
     if (k > 0) a.view.line(ca, ca.size() - 1, k, row);
     double* pe = e ? e + position : nullptr;
     const Dims& stride = b.view.stride;
-    if (n < 4 || k == 0 || stride[stride.size() - 2] < stride.back())
+    if (n < 4 || k == 0 || stride[stride.size() - 2] < stride.back() || (e && stands_in_runs(row)))
       row_by_columns(row, cb, n, v + position, pe);
     else
       row_by_rows(row, cb, n, v + position, pe);
@@ -139,12 +147,14 @@ void Contraction::matmul(std::int64_t begin, std::int64_t end, double* v, double
 void Contraction::row_by_columns(const Line& a, Dims b, std::int64_t n, double* v,
                                  double* e) const {
   const auto k = static_cast<std::int64_t>(a.v.size());
+  const bool alike = e && stands_in_runs(a);
   Line column;
   for (std::int64_t j = 0; j < n; ++j, ++b.back()) {
     Sums sum;
     if (k > 0) {
       job_.in[1].view.line(b, b.size() - 2, k, column);
       add(a, column, sum);
+      sum.alike = alike && stands_in_runs(column);
     }
     finish(sum, k, v + j, e ? e + j : nullptr);
   }

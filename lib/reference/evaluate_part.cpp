@@ -62,7 +62,7 @@ double summation_growth(const Sums& sum, std::int64_t n) {
   const auto k = static_cast<double>(n);
   // q n / s^2 is 1 for equal magnitudes, and 4/3 for uniform ones.
   const bool nearly_equal = !(sum.q * k > 1.1 * sum.s * sum.s);
-  return nearly_equal ? k : std::min(k, 4 * std::sqrt(k) + 8);
+  return nearly_equal || sum.alike ? k : std::min(k, 4 * std::sqrt(k) + 8);
 }
 
 Judged finish_sum(const Sums& sum, double growth, double unit, const Precision& precision) {

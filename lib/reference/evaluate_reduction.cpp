@@ -41,7 +41,11 @@ Judged square_root(const Judged& sum, const Precision& precision) {
 struct SumState {
   Sums sums;
   double lost = 0;  // by the roundings of the sum: terms that are nearly equal round alike
+  double last = kInfinity;
+  std::int64_t changes = 0;
   void add(double v, double e, const Context& c) {
+    changes += v != last;
+    last = v;
     if (c.mode == ReductionMode::norm2) {
       if (e > 0) sums.p += 2 * std::fabs(v) * e + e * e;
       v *= v;
@@ -61,6 +65,7 @@ struct SumState {
   Judged finish(std::int64_t n, const Context& c) const {
     Sums sums = this->sums;
     sums.v += lost;
+    sums.alike = in_runs(changes, n);
     const bool squares = c.mode == ReductionMode::norm2;
     const Judged sum = finish_sum(sums, summation_growth(sums, n) + (squares ? 1 : 0),
                                   squares ? c.unit * c.unit : c.unit, c.precision);

@@ -88,13 +88,18 @@ double cost_per_element(const Graph& graph, const Node& node, bool judging);
 // ---- sums with error bounds
 
 // v: the sum; s: the sum of magnitudes; q: of squares; p: of the errors that the operands bring.
+// alike: most terms are equal to their neighbours (see in_runs).
 struct Sums {
   double v = 0, s = 0, q = 0, p = 0;
+  bool alike = false;
 };
+// Whether n numbers of which so many differ from the one before them stand in runs of equal ones,
+// 16 and more on average: shorter runs' roundings, added up, stay below the root's factor.
+constexpr bool in_runs(std::int64_t changes, std::int64_t n) { return 16 * changes < n; }
 // Growth of the rounding error of a sum of n terms in units of u * s, in any order or tree: like a
 // root, because roundings of different partial sums are independent (Higham and Mary, "A new
-// approach to probabilistic rounding error analysis"); linear where the terms are nearly equal,
-// because those round alike.
+// approach to probabilistic rounding error analysis"); linear where the terms are nearly equal, or
+// neighbours are equal, because those round alike.
 double summation_growth(const Sums& sum, std::int64_t n);
 // The finished sum with its bound; `unit` divides every term.
 Judged finish_sum(const Sums& sum, double growth, double unit, const Precision& precision);

@@ -70,6 +70,26 @@ TEST_CASE("sums of equal terms may drift in one direction", "[reference][judge]"
   CHECK(j.error < 2e-3 * j.value);
 }
 
+// As a scale for each block along k, of an operand that is broadcast along it, makes them.
+TEST_CASE("sums of blocks of equal terms may drift, too", "[reference][judge]") {
+  constexpr std::int64_t n = 1 << 12;
+  for (const bool product : {false, true}) {
+    CAPTURE(product);
+    Graph g;
+    const Tensor x = g.tensor({.name = "X", .dim = {1, n}});
+    g.output(product ? matmul(x, transpose(x, {1, 0})) : reduction(x, ReductionMode::add, {1, 1}),
+             "Y");
+    std::vector<float> values(n, product ? 0.73f : 0.54608663f);
+    std::fill(values.begin() + n / 2, values.end(), product ? 0.1234f : 0.01566726f);
+    const Judged j = judge_all(g, values.data())[0];
+    float sum = 0;
+    for (float v : values) sum += product ? v * v : v;
+    CAPTURE(j.value, j.error, sum);
+    CHECK(std::fabs(sum - j.value) > 300 * 0x1p-24 * j.value);  // above a root's growth
+    CHECK(std::fabs(sum - j.value) <= j.error);
+  }
+}
+
 TEST_CASE("sums of integers and of short binary fractions are exact, others are not",
           "[reference][judge]") {
   const auto error = [](std::vector<float> x) {
