@@ -3,6 +3,7 @@
 #include "support/random_graph_grower.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 
@@ -237,7 +238,7 @@ TensorId Grower::scalar(double value, DataType type, int rank) {
   t.data_type = type;
   t.has_value = true;
   t.value = value;
-  t.integer_value = static_cast<std::int64_t>(value);
+  t.integer_value = std::isfinite(value) ? static_cast<std::int64_t>(value) : 0;
   const TensorId id = graph_.declare(t);
   keep(id, value < 0 ? -value : value);
   return id;
@@ -408,16 +409,21 @@ void Grower::finish() {
   for (const auto& n : graph_.nodes())
     for (TensorId t : n.outputs)
       if (t >= 0) results.push_back(t);
+  Random apart(options_.seed + 4);
+  const bool shows = options_.seed >= kStoredVary && !exact() && apart.chance(0.2);
   bool any = false;
   for (std::size_t i = 0; i < results.size(); ++i) {
     const TensorDesc& t = graph_[results[i]];
     const bool last = i + 1 == results.size() && !any;
-    if (!last && t.read && std::binary_search(inner_.begin(), inner_.end(), results[i])) continue;
-    if (!last && !random.chance(t.read ? 0.1 : 0.85)) continue;
+    const bool shown = shows && t.read && apart.chance(0.2);
+    if (!shown && !last && t.read && std::binary_search(inner_.begin(), inner_.end(), results[i]))
+      continue;
+    if (!shown && !last && !random.chance(t.read ? 0.1 : 0.85)) continue;
     any = true;
     TensorOptions o;
     o.stride = strides(t.dim, true);
     const DataType type = graph_.type(results[i]);
+    if (shown && type == f32 && apart.chance(0.7)) o.data_type = f32;
     if (t.read && is_floating(type) != is_floating(graph_.options().io)) o.data_type = type;
     // Copies: output() writes to the tensor.
     const std::string name = t.name;

@@ -1,6 +1,7 @@
 // Makers of what models write out in several nodes and planning takes as one: attention and its
 // gradients, norms, quantisation, rotations, gated layers, chains of convolutions.
 #include <algorithm>
+#include <limits>
 
 #include "support/random_graph_steps.hpp"
 
@@ -19,6 +20,13 @@ struct Heads {
   Dims flat(std::int64_t r, std::int64_t c) const { return {b * h, r, c}; }
 };
 
+bool varies(const Grower& g) { return g.options().seed >= kLayersVary; }
+// Drawn apart, so that graphs of earlier seeds stay what they are.
+bool chance_apart(const Grower& g, double probability) {
+  Random apart(g.options().seed + 5 + g.graph().nodes().size());
+  return g.options().seed >= kStoredVary && apart.chance(probability);
+}
+
 Heads draw_heads(Grower& g) {
   auto& r = g.random;
   Heads a{};
@@ -32,6 +40,7 @@ Heads draw_heads(Grower& g) {
   };
   a.m = length();
   a.n = r.chance(0.4) ? a.m : length();
+  if (chance_apart(g, 0.01)) a.n = 0;
   a.entries = a.hk == a.h && r.chance(0.25);
   return a;
 }
@@ -60,8 +69,6 @@ TensorId repeated(Steps& s, const Heads& a, TensorId x) {
                                {one, kNoTensor, kNoTensor}, {{true, each, DataType::none}})[0];
   return s.reshape(all, {a.b, a.h, a.n, a.d});
 }
-
-bool varies(const Grower& g) { return g.options().seed >= kLayersVary; }
 
 // Any comparison of column and row, or of their distance and a number, seen where it holds or where
 // it does not.
@@ -98,7 +105,9 @@ TensorId masked(Steps& s, const Heads& a, TensorId x) {
     const TensorId slope = g.operand({1, a.h, 1, 1});
     return s.pointwise(M::add, {x, s.pointwise(M::mul, {distance, slope})});
   }
-  const TensorId hidden = s.number(g.random.pick({-1e9, -1e4, -30000.0}));
+  const double number = g.random.pick({-1e9, -1e4, -30000.0});
+  const TensorId hidden =
+      s.number(chance_apart(g, 0.4) ? -std::numeric_limits<double>::infinity() : number);
   TensorId seen;
   if (p < 0.8) {
     seen = s.pointwise(M::cmp_gt, {g.operand(bias()), s.number(-0.5)}, boolean);
