@@ -48,3 +48,16 @@ g.node("softmax", {"X": g.reshape("x", "column", [70, 33, 1])}, "p", axis=2)
 g.pointwise("exp", "e", "x")
 g.pointwise("add", "y", g.reduction("add", "e", "sum", [1, 70, 33]), "e")
 g.output("p", "y")
+
+
+def mean_of_rows_of_three():
+    """A mean over more than its kernel's rows, each of three elements: divided once, not by 3 and then by 40."""
+    g = Graph("mean_of_rows_of_three", "f32")
+    g.tensor("x", [1, 40, 3])
+    g.reduction("max", "x", "largest", [1, 40, 1])
+    g.output(g.pointwise("mul", "y", "x", "largest"))
+    g.reduction("avg", "y", "mean", [1, 1, 1])
+    g.output("mean")
+
+
+mean_of_rows_of_three()

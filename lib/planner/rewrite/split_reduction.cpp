@@ -1,9 +1,10 @@
 // A reduction to less than the rows of the kernel that makes its operand is done in two steps, of
 // which that kernel takes the first (a mean of a norm's result, the gradient of a scale).
 //
-//     [B, S, D] norm -> sum to [1, 1, 1]        =>        norm -> sum to [B, S, 1] -> sum to [1, 1,
-//     1]
+//     [B, S, D] norm -> sum to [1, 1, 1]    =>    norm -> sum to [B, S, 1] -> sum to [1, 1, 1]
 //
+// A mean is divided once, behind both sums: means of rows that are rounded would make one that is
+// inexact of sums that are exact.
 // Those of attention stay: its kernel takes the region as it is (dBias).
 #include <algorithm>
 
@@ -43,23 +44,22 @@ bool split_reduction(MovedViews& views, NodeId id) {
   int budget = 4 * kMostChained;
   const Dims rows = rows_of(g, t, g[t].dim, g[y].dim, budget);
   if (rows.empty() || count(g[t].dim) == 0) return false;
-  const bool averages = mode == ReductionMode::avg;
-  ReductionAttributes of_rows = std::get<ReductionAttributes>(n.attributes), rest = of_rows;
-  if (averages) of_rows.mode = ReductionMode::add;
-  if (averages || mode == ReductionMode::norm1) rest.mode = ReductionMode::add;
+  ReductionAttributes first = *std::get_if<ReductionAttributes>(&n.attributes), rest = first;
+  const bool average = mode == ReductionMode::avg;
+  if (average) first.mode = ReductionMode::add;
+  if (average || mode == ReductionMode::norm1) rest.mode = ReductionMode::add;
   const DataType type = g.partial_type(n, y);
   const TensorId part = g.tensor_like(y, rows, type, "_of_rows");
-  g.make(part, OpKind::reduction, of_rows, {t}, id);
-  if (!averages) {
+  g.make(part, OpKind::reduction, first, {t}, id);
+  if (!average) {
     g.make(y, OpKind::reduction, rest, {part}, id);
     return true;
   }
-  // Divided once, so that sums without roundings stay exact.
-  const auto terms = static_cast<double>(count(g[t].dim) / count(g[y].dim));
-  const TensorId total = g.tensor_like(y, g[y].dim, type, "_of_all");
-  g.make(total, OpKind::reduction, rest, {part}, id);
-  g.make(y, OpKind::pointwise, PointwiseAttributes{.mode = PointwiseMode::mul},
-         {total, g.scalar(1 / terms, type)}, id);
+  const TensorId sum = g.tensor_like(y, g[y].dim, type, "_of_all");
+  const std::int64_t length = count(g[t].dim) / std::max<std::int64_t>(count(g[y].dim), 1);
+  g.make(sum, OpKind::reduction, rest, {part}, id);
+  g.make(y, OpKind::pointwise, PointwiseAttributes{.mode = PointwiseMode::div},
+         {sum, g.scalar(static_cast<double>(length), type, g[y].dim.size())}, id);
   return true;
 }
 

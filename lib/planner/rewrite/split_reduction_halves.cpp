@@ -79,8 +79,8 @@ bool split_reduction_halves(MovedViews& views, NodeId id) {
   }
   const TensorId both = g.tensor_like(y, rows, g.partial_type(n, y), "_of_both");
   g.make(both, OpKind::pointwise, combine, parts, id);
-  g.make(y, OpKind::pointwise, PointwiseAttributes{.mode = PointwiseMode::mul},
-         {both, g.scalar(1.0 / static_cast<double>(full.back()), g.partial_type(n, y))}, id);
+  g.make(y, OpKind::pointwise, PointwiseAttributes{.mode = PointwiseMode::div},
+         {both, g.scalar(static_cast<double>(full.back()), g.partial_type(n, y))}, id);
   return true;
 }
 
