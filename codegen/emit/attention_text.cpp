@@ -379,7 +379,7 @@ class AttentionText : public ContractionText {
   void print_structs(TextWriter& out) const override {
     print_fragment(out, kernel_, names_, body_);
     print_attention(out, spec_, e_, names_);
-    if (!e_.result) print_packed_epilogue(out, spec_, names_, body_, nullptr);
+    if (!e_.result) print_packed_epilogue(out, spec_, names_, body_, {});
   }
   std::string call() const override {
     return fmt::format(

@@ -49,7 +49,7 @@ class ChainedText : public ContractionText {
   void print_structs(TextWriter& out) const override {
     print_fragment(out, kernel_, names_, body_);
     print_chained(out, e_, names_);
-    print_packed_epilogue(out, spec_, names_, body_, nullptr);
+    print_packed_epilogue(out, spec_, names_, body_, {});
   }
   std::string call() const override {
     return "sinter::chained::run<Config, First, OperandA, OperandB, OperandC, Middle, Body>(args);";

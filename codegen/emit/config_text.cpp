@@ -1,6 +1,7 @@
 #include "emit/config_text.hpp"
 
 #include "emit/depthwise_text.hpp"
+#include "emit/image_rows_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/window_text.hpp"
 #include "plan/access.hpp"
@@ -154,7 +155,8 @@ void add_groups(const KernelSpec& spec, std::vector<ConfigConstant>& c) {
   if (!spec.columns.empty()) c.push_back({"totals", static_cast<int>(spec.columns.size())});
 }
 
-void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<ConfigConstant>& c) {
+void add_tile(const KernelSpec& spec, const WarpgroupConfig& e, int products,
+              std::vector<ConfigConstant>& c) {
   add_groups(spec, c);
   c.insert(c.end(), {{"tile_m", e.tile.m},
                      {"tile_n", e.tile.n},
@@ -164,7 +166,7 @@ void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<Con
                      {"cluster_n", e.tile.cluster_n},
                      {"split", e.tile.split},
                      {"group", e.tile.group},
-                     {"products", e.b2 ? 2 : 1},
+                     {"products", products},
                      {"operand_bytes", e.operand_bytes},
                      {"producer_registers", e.producer_registers},
                      {"consumer_registers", e.consumer_registers},
@@ -174,10 +176,16 @@ void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<Con
                      {"ahead", e.ahead, true},
                      {"rotate", e.rotate},
                      {"n_fastest", e.n_fastest, true}});
-  if (e.image_rows) {
-    c.push_back({"band", e.image_rows->band});
-    return;
-  }
+}
+
+void add_constants(const KernelSpec& spec, const ImageRowsConfig& e,
+                   std::vector<ConfigConstant>& c) {
+  add_tile(spec, e, 1, c);
+  c.push_back({"band", e.band});
+}
+
+void add_constants(const KernelSpec& spec, const WgmmaConfig& e, std::vector<ConfigConstant>& c) {
+  add_tile(spec, e, e.b2 ? 2 : 1, c);
   const int columns = loaded_columns(e.tile.n, e.b.k_fastest, e.operand_bytes);
   if (e.taps_each == 0 && columns != e.tile.n) c.push_back({"loaded_columns", columns});
   if (e.tile.boxed_m > 0) c.push_back({"boxed_rows", e.tile.boxed_m});
@@ -364,7 +372,7 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
   if (spec.as_contraction())
     out.line("using Accumulator = {};", value_type(spec.contraction().accumulate));
   const bool integers = (wgmma && wgmma->integers) || (mma && mma->promote_every > 0);
-  if (mma || wgmma || kernel.chained() || kernel.attention())
+  if (mma || kernel.warpgroups() || kernel.chained() || kernel.attention())
     out.line("using Sum = {};", integers ? "int" : "float");
   if (mma) out.line("using Number = sinter::{};", name(mma->number));
   for (const auto& c : config_constants(kernel))
@@ -373,7 +381,7 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
     else
       out.line("static constexpr int {} = {};", c.name, c.value);
   if (wgmma && wgmma->window) print_window(out, *wgmma);
-  if (wgmma && wgmma->image_rows) print_image_rows(out, *wgmma);
+  if (const auto* const rows = kernel.image_rows()) print_image_rows(out, *rows);
   if (const auto* const depthwise = kernel.depthwise()) print_depthwise_axes(out, spec, *depthwise);
   print_accesses(out, spec, names);
   if (const int aligned_by = kernel.aligned_by(); aligned_by >= 0)

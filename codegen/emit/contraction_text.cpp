@@ -72,46 +72,16 @@ void print_epilogue(TextWriter& out, const BodyText& body) {
   out.close("};");
 }
 
-namespace {
-
-// The products that count, of sums that are taken again; empty where none are.
-std::string counted_products(const KernelSpec& spec, const WgmmaConfig* engine) {
+std::string counted_products(const KernelSpec& spec) {
   const ContractionSpec& c = spec.contraction();
-  if (c.zero_dominates != ZeroOf::neither)
-    return has_marked_zeros(c) ? "UnlessMarked" : "UnlessZero";
-  // Of few channels zeros of the filter meet pixels beside its taps.
-  if (engine && engine->image_rows) return "EveryProduct";
-  if (!engine || !engine->window || engine->integers) return {};
-  const std::int64_t depth = count(spec.extent, c.first_k(), spec.extent.size());
-  if (sees_other_groups(*engine) || sees_other_images(*engine, depth)) return "EveryProduct";
-  const BoxedOperand& of = engine->a.of_result ? engine->a : engine->b;
-  if (!of.of_result) return {};
-  // Pixels of the result's gradient: dims of its map behind the channels, innermost first.
-  std::string bounds;
-  for (int i = 0; i < static_cast<int>(engine->window->axes.size()); ++i) {
-    const BatchStep& part = engine->window->axes[static_cast<std::size_t>(i)].part;
-    const int index = spec.extent.size() - 1 - i;
-    if (index < c.first_k()) break;
-    Dims coefficient = Dims::filled(spec.extent.size(), 0);
-    coefficient[index] = 1;
-    std::int64_t end = spec.extent[index];
-    if (part.index >= 0) {
-      coefficient[part.index] = part.step;
-      end += part.step * (spec.extent[part.index] - 1);
-    }
-    if (of.map.dim[i + 1] < end)
-      bounds += fmt::format("{}sinter::contraction::Bound<{}, {}>", bounds.empty() ? "" : ", ",
-                            of.map.dim[i + 1], dims_type(coefficient));
-  }
-  return bounds.empty() ? "" : fmt::format("WhereResultsAre<{}>", bounds);
+  if (c.zero_dominates == ZeroOf::neither) return {};
+  return has_marked_zeros(c) ? "UnlessMarked" : "UnlessZero";
 }
 
-}  // namespace
-
 void print_retaken(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                   const WgmmaConfig* engine) {
+                   std::string_view counted) {
+  if (counted.empty()) return;
   const ContractionSpec& c = spec.contraction();
-  if (counted_products(spec, engine).empty()) return;
   print_operand(out, BodyText(spec, names, c.a().body, nullptr), "ElementA");
   print_operand(out, BodyText(spec, names, c.b().body, nullptr), "ElementB");
 }
@@ -131,16 +101,15 @@ bool lies_packed(const KernelSpec& spec, const KernelPort& p) {
 
 // Where results are stored, and what differs from row to row is read, in whole rows.
 void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                const WgmmaConfig& engine) {
+                const WarpgroupConfig& engine, bool rows_exist) {
   const auto result = static_cast<std::size_t>(engine.stored_rows);
   if (!engine.result) {
     out.line("static constexpr bool stores_rows = true;");
     out.line("static constexpr int sources = {};", engine.row_sources.size());
     if (engine.stored_together == 1) {
       out.line("static constexpr bool odd_rows = true;");
-      const bool exist = !engine.window || engine.window->bounds.empty();
       out.line("static constexpr bool packed_rows = {};",
-               exist && lies_packed(spec, spec.ports[result]));
+               rows_exist && lies_packed(spec, spec.ports[result]));
     } else if (engine.stored_together != 8) {
       out.line("static constexpr int piece = {};", engine.stored_together);
     }
@@ -205,14 +174,16 @@ bool stores_sum(const BodyText& body, const std::vector<bool>& live) {
 
 // The epilogue of a contraction where a thread holds packs of neighbours.
 void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                           const BodyText& body, const WgmmaConfig* engine) {
+                           const BodyText& body, const PackedEpilogue& epilogue) {
+  const WarpgroupConfig* const engine = epilogue.stored;
   const std::vector<bool> live = live_statements(body.body(), effects(body.body(), 0));
   print_result_reductions(out, spec, names);
   out.open("struct Body {{");
   out.line("using Reductions = sinter::Reductions<{}>;",
            fmt::join(names.column.begin(), names.column.end(), ", "));
-  if (const std::string counted = counted_products(spec, engine); !counted.empty())
-    out.line("using Retaken = sinter::contraction::Retaken<sinter::contraction::{}, {}>;", counted,
+  if (!epilogue.counted.empty())
+    out.line("using Retaken = sinter::contraction::Retaken<sinter::contraction::{}, {}>;",
+             epilogue.counted,
              spec.contraction().zero_dominates == ZeroOf::b ? "ElementB, ElementA"
                                                             : "ElementA, ElementB");
   out.line("template <int width>");
@@ -248,7 +219,7 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
     if (stores_sum(body, live))
       out.line("using StoredSum = {};",
                storage_type(spec.ports[static_cast<std::size_t>(engine->stored_rows)].type));
-    print_rows(out, spec, names, *engine);
+    print_rows(out, spec, names, *engine, epilogue.rows_exist);
   }
   out.close("};");
 }

@@ -169,7 +169,7 @@ class DepthwiseText : public ContractionText {
   void print_structs(TextWriter& out) const override {
     print_fragment(out, kernel_, names_, body_);
     print_depthwise_operands(out, spec_, names_, e_);
-    print_packed_epilogue(out, spec_, names_, body_, nullptr);
+    print_packed_epilogue(out, spec_, names_, body_, {});
   }
   std::string call() const override {
     return fmt::format("sinter::depthwise::run{}<Config, {}, Body{}>(args);", suffix(e_),

@@ -114,6 +114,7 @@ std::unique_ptr<EngineText> engine_text(const ScheduledKernel& kernel, const Ker
           [&](const SimtConfig&) { return simt_text(kernel, names); },
           [&](const MmaConfig&) { return mma_text(kernel, names); },
           [&](const WgmmaConfig&) { return wgmma_text(kernel, names); },
+          [&](const ImageRowsConfig&) { return image_rows_text(kernel, names); },
           [&](const DepthwiseConfig&) { return depthwise_text(kernel, names); },
           [&](const ChainedConfig&) { return chained_text(kernel, names); },
           [&](const AttentionConfig&) { return attention_text(kernel, names); },

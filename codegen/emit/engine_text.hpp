@@ -75,6 +75,8 @@ std::unique_ptr<EngineText> rowwise_text(const ScheduledKernel& kernel, const Ke
 std::unique_ptr<EngineText> simt_text(const ScheduledKernel& kernel, const KernelNames& names);
 std::unique_ptr<EngineText> mma_text(const ScheduledKernel& kernel, const KernelNames& names);
 std::unique_ptr<EngineText> wgmma_text(const ScheduledKernel& kernel, const KernelNames& names);
+std::unique_ptr<EngineText> image_rows_text(const ScheduledKernel& kernel,
+                                            const KernelNames& names);
 std::unique_ptr<EngineText> depthwise_text(const ScheduledKernel& kernel, const KernelNames& names);
 std::unique_ptr<EngineText> chained_text(const ScheduledKernel& kernel, const KernelNames& names);
 std::unique_ptr<EngineText> attention_text(const ScheduledKernel& kernel, const KernelNames& names);

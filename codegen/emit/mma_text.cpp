@@ -115,8 +115,9 @@ class MmaText : public ContractionText {
     print_fragment(out, kernel_, names_, body_);
     print_mma_operand(out, spec_, names_, a_, e_.a, "OperandA");
     print_mma_operand(out, spec_, names_, b_, e_.b, "OperandB");
-    print_retaken(out, spec_, names_, nullptr);
-    print_packed_epilogue(out, spec_, names_, body_, nullptr);
+    const std::string counted = counted_products(spec_);
+    print_retaken(out, spec_, names_, counted);
+    print_packed_epilogue(out, spec_, names_, body_, {.counted = counted});
   }
   std::string call() const override {
     return fmt::format("sinter::contraction::{}<Config, OperandA, OperandB, Body>(args, {});",

@@ -67,6 +67,35 @@ void print_operand_of_tiles(TextWriter& out, const KernelSpec& spec, const Wgmma
     print_window_operand(out, spec, o, *e.window, e.resident, struct_name, map);
 }
 
+// The products that count, of sums that are taken again: none past the end of what was loaded.
+std::string counted_products(const KernelSpec& spec, const WgmmaConfig& engine) {
+  const ContractionSpec& c = spec.contraction();
+  if (std::string zeros = counted_products(spec); !zeros.empty()) return zeros;
+  if (!engine.window || engine.integers) return {};
+  const std::int64_t depth = count(spec.extent, c.first_k(), spec.extent.size());
+  if (sees_other_groups(engine) || sees_other_images(engine, depth)) return "EveryProduct";
+  const BoxedOperand& of = engine.a.of_result ? engine.a : engine.b;
+  if (!of.of_result) return {};
+  // Pixels of the result's gradient: dims of its map behind the channels, innermost first.
+  std::string bounds;
+  for (int i = 0; i < static_cast<int>(engine.window->axes.size()); ++i) {
+    const BatchStep& part = engine.window->axes[static_cast<std::size_t>(i)].part;
+    const int index = spec.extent.size() - 1 - i;
+    if (index < c.first_k()) break;
+    Dims coefficient = Dims::filled(spec.extent.size(), 0);
+    coefficient[index] = 1;
+    std::int64_t end = spec.extent[index];
+    if (part.index >= 0) {
+      coefficient[part.index] = part.step;
+      end += part.step * (spec.extent[part.index] - 1);
+    }
+    if (of.map.dim[i + 1] < end)
+      bounds += fmt::format("{}sinter::contraction::Bound<{}, {}>", bounds.empty() ? "" : ", ",
+                            of.map.dim[i + 1], dims_type(coefficient));
+  }
+  return bounds.empty() ? "" : fmt::format("WhereResultsAre<{}>", bounds);
+}
+
 class WgmmaText : public ContractionText {
  public:
   WgmmaText(const ScheduledKernel& kernel, const KernelNames& names)
@@ -96,8 +125,11 @@ class WgmmaText : public ContractionText {
     print_operand_of_tiles(out, spec_, e_, names_, e_.b, false);
     if (e_.b2) print_boxed_operand(out, *e_.b2, "OperandB2", "map_b2");
     if (e_.scaled()) print_scales(out, spec_, names_, e_);
-    print_retaken(out, spec_, names_, &e_);
-    print_packed_epilogue(out, spec_, names_, body_, &e_);
+    const PackedEpilogue epilogue{.counted = counted_products(spec_, e_),
+                                  .stored = &e_,
+                                  .rows_exist = !e_.window || e_.window->bounds.empty()};
+    print_retaken(out, spec_, names_, epilogue.counted);
+    print_packed_epilogue(out, spec_, names_, body_, epilogue);
   }
   std::string call() const override {
     if (e_.resident)
@@ -116,7 +148,6 @@ class WgmmaText : public ContractionText {
   bool exchanges_registers() const override { return true; }
   Facts facts() const override {
     Facts facts = {estimated()};
-    if (e_.image_rows) facts.emplace_back("image_rows", 1);
     facts.emplace_back("legal_tiles", static_cast<std::int64_t>(
                                           std::get<TileChoice>(kernel_.choice).tiles.size()));
     facts.emplace_back("tuned", kernel_.tuned);
@@ -130,39 +161,13 @@ class WgmmaText : public ContractionText {
     return facts;
   }
 
- protected:
+ private:
   const WgmmaConfig& e_;
-};
-
-// Convolutions of few channels, whose pixels come line by line as they lie in memory.
-class ImageRowsText : public WgmmaText {
- public:
-  using WgmmaText::WgmmaText;
-
-  std::string header() const override { return "contraction_image_rows"; }
-  std::string_view summary() const override {
-    return "sums of products on tensor cores, of few channels";
-  }
-  std::vector<std::string> more_headers() const override { return {}; }
-  void print_instructions(TextWriter& out) const override {
-    out.line("SINTER_WGMMA({}, f32)", e_.tile.n);
-  }
-  std::vector<MapArgument> maps() const override { return {}; }
-  void print_structs(TextWriter& out) const override {
-    print_fragment(out, kernel_, names_, body_);
-    print_image(out, spec_, names_, e_);
-    print_retaken(out, spec_, names_, &e_);
-    print_packed_epilogue(out, spec_, names_, body_, &e_);
-  }
-  std::string call() const override {
-    return "sinter::contraction::run_image_rows<Config, Image, ElementB, Body>(args);";
-  }
 };
 
 }  // namespace
 
 std::unique_ptr<EngineText> wgmma_text(const ScheduledKernel& kernel, const KernelNames& names) {
-  if (kernel.wgmma()->image_rows) return std::make_unique<ImageRowsText>(kernel, names);
   return std::make_unique<WgmmaText>(kernel, names);
 }
 

@@ -160,29 +160,4 @@ void print_window(TextWriter& out, const WgmmaConfig& e) {
   out.line("using Bounds = sinter::List<{}>;", bounds);
 }
 
-void print_image_rows(TextWriter& out, const WgmmaConfig& e) {
-  const ImageRowsConfig& i = *e.image_rows;
-  const auto seen = [](const SeenPixels& s) {
-    return fmt::format("sinter::contraction::SeenPixels<{}, {}, {}>", s.base, s.step, s.taps);
-  };
-  out.line("using Number = sinter::{};", name(e.a.map.type));
-  out.line("using ImageRows = sinter::contraction::ImageRows<{}, {}, {}, {},", i.channels, i.line,
-           i.lines, i.pitch);
-  out.line("    {}, {}>;", seen(i.down), seen(i.across));
-}
-
-void print_image(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                 const WgmmaConfig& e) {
-  const ImageRowsConfig& i = *e.image_rows;
-  const auto port = static_cast<std::size_t>(e.a.port);
-  const std::string step =
-      i.image_index < 0 ? "" : fmt::format(" + c.at[{}] * {}ll", i.image_index, i.image_step);
-  out.open("struct Image {{");
-  out.line("using Element = {};", storage_type(spec.ports[port].type));
-  out.open("SINTER_DEVICE static const Element* base(const Args& args, const Coord& c) {{");
-  out.line("return args.{} + {}ll{};", names.port[port], i.offset, step);
-  out.close("}");
-  out.close("};");
-}
-
 }  // namespace sinter

@@ -21,7 +21,7 @@ std::string_view reason(const ScheduledKernel& k, const KernelSpec& other, bool 
   if (k.aligned_by() >= 0) return "its rows begin anywhere in memory";
   if (const auto* const p = k.pointwise(); p && p->tiling.on)
     return "tiles are copied whose own extents change";
-  if (const auto* const e = k.wgmma(); (e && (e->window || e->image_rows)) || k.depthwise())
+  if ((k.wgmma() && k.wgmma()->window) || k.image_rows() || k.depthwise())
     return "convolutions are scheduled by extents";
   return scheduled ? "its text holds extents outside of lists"
                    : "what is decided for some extents is not right for others";

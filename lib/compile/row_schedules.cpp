@@ -122,7 +122,7 @@ Choice choice_of(const ScheduledKernel& k) {
 double filled(const ScheduledKernel& k) {
   constexpr double kFew = 64, kMany = 256, kInVain = 0.12;
   const WgmmaConfig* const e = k.wgmma();
-  if (!e || e->window || e->image_rows) return 1;
+  if (!e || e->window) return 1;
   const ContractionSpec& c = k.spec.contraction();
   const double m = elements(k.spec.extent, c.first_m(), c.first_n()),
                n = elements(k.spec.extent, c.first_n(), c.first_k()), rows = std::min(m, n);

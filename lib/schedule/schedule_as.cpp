@@ -83,6 +83,8 @@ std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const
   if (!spec.as_contraction()) return {};
   if (const auto* const wgmma = decided.wgmma())
     return with_plan(decided, schedule_as(*wgmma, spec, context.device));
+  if (const auto* const rows = decided.image_rows())
+    return with_plan(decided, schedule_as(*rows, spec, context.device));
   if (const auto* const mma = decided.mma())
     return with_plan(decided, schedule_as(*mma, spec, context.device));
   if (const auto* const simt = decided.simt())
@@ -126,7 +128,8 @@ bool differs_at_launch(const ScheduledKernel& one, const ScheduledKernel& other)
     return a.extent[A::d] == b.extent[A::d] && a.extent[A::e] == b.extent[A::e];
   }
   if (const auto* const e = one.wgmma())
-    return e->window || e->image_rows ? only_images_differ(a, b) : !a.contraction().rows.on;
+    return e->window ? only_images_differ(a, b) : !a.contraction().rows.on;
+  if (one.image_rows()) return only_images_differ(a, b);
   return (one.mma() || one.simt()) && !a.contraction().rows.on;
 }
 

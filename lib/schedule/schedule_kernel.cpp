@@ -1,5 +1,4 @@
 #include "schedule/contraction/channel_groups.hpp"
-#include "schedule/contraction/image_rows.hpp"
 #include "schedule/contraction/narrow_groups.hpp"
 #include "schedule/scheduled_kernel.hpp"
 
@@ -45,9 +44,9 @@ ScheduledKernel schedule_product(const KernelSpec& spec, const DeviceModel& devi
         !(mma && mma->engine.microseconds < groups->engine.microseconds))))
     return scheduled(std::move(groups->spec), std::move(groups->engine));
   if (auto rows = plan_image_rows(spec, device);
-      rows && !(wgmma && wgmma->microseconds < rows->microseconds) &&
-      !(mma && mma->engine.microseconds < rows->microseconds))
-    wgmma = std::move(rows);
+      rows && !(wgmma && wgmma->microseconds < rows->engine.microseconds) &&
+      !(mma && mma->engine.microseconds < rows->engine.microseconds))
+    return scheduled(std::move(rows->spec), std::move(rows->engine));
   const double surely = wgmma && shifts_lines(wgmma->engine) ? 1 : kSurelyFaster;
   if (wgmma && !(mma && surely * mma->engine.microseconds < wgmma->microseconds))
     return {std::move(wgmma->spec), std::move(wgmma->engine), wgmma->microseconds,
@@ -99,6 +98,11 @@ ScheduledKernel schedule_family(const KernelSpec& spec, const DeviceModel& devic
 
 KernelChoice ScheduledKernel::ranked_choice() const {
   return std::visit([](const auto& c) { return c.ranked(); }, choice);
+}
+
+const WarpgroupConfig* ScheduledKernel::warpgroups() const {
+  if (const WgmmaConfig* const e = wgmma()) return e;
+  return image_rows();
 }
 
 const Launch& ScheduledKernel::launch() const {

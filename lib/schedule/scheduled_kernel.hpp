@@ -9,6 +9,7 @@
 #include "schedule/attention/forward.hpp"
 #include "schedule/contraction/chained.hpp"
 #include "schedule/contraction/depthwise.hpp"
+#include "schedule/contraction/image_rows.hpp"
 #include "schedule/contraction/mma.hpp"
 #include "schedule/contraction/simt.hpp"
 #include "schedule/contraction/wgmma.hpp"
@@ -18,9 +19,9 @@
 
 namespace sinter {
 
-using KernelConfig =
-    std::variant<PointwiseConfig, RowwiseConfig, SimtConfig, MmaConfig, WgmmaConfig,
-                 DepthwiseConfig, ChainedConfig, AttentionConfig, AttentionBackwardConfig>;
+using KernelConfig = std::variant<PointwiseConfig, RowwiseConfig, SimtConfig, MmaConfig,
+                                  WgmmaConfig, ImageRowsConfig, DepthwiseConfig, ChainedConfig,
+                                  AttentionConfig, AttentionBackwardConfig>;
 
 struct ScheduledKernel {
   KernelSpec spec;  // the given one with its indices in the order that the engine wants
@@ -37,6 +38,8 @@ struct ScheduledKernel {
   const SimtConfig* simt() const { return std::get_if<SimtConfig>(&config); }
   const MmaConfig* mma() const { return std::get_if<MmaConfig>(&config); }
   const WgmmaConfig* wgmma() const { return std::get_if<WgmmaConfig>(&config); }
+  const ImageRowsConfig* image_rows() const { return std::get_if<ImageRowsConfig>(&config); }
+  const WarpgroupConfig* warpgroups() const;  // of wgmma() or image_rows()
   const DepthwiseConfig* depthwise() const { return std::get_if<DepthwiseConfig>(&config); }
   const ChainedConfig* chained() const { return std::get_if<ChainedConfig>(&config); }
   const AttentionConfig* attention() const { return std::get_if<AttentionConfig>(&config); }

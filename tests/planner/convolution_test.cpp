@@ -17,7 +17,7 @@ TEST_CASE("first layers read pixels as they lie, where rows are whole pieces of 
     i.output(relu(conv_fprop(i.input("x", x), i.input("w", w), padded(1, stride))), "y", y);
     const auto kernels = planned(*i.g).kernels;
     const ScheduledKernel k = schedule_kernel(kernels.back(), device_model("sm_90a"), {});
-    return kernels.size() == 1 && k.wgmma() && k.wgmma()->image_rows ? k.wgmma()->tile.n : 0;
+    return kernels.size() == 1 && k.image_rows() ? k.image_rows()->tile.n : 0;
   };
   CHECK(first(224, 64, 2) == 64);
   CHECK(first(224, 64, 1) == 64);
@@ -35,7 +35,7 @@ TEST_CASE("pixels of 20 channels are read as they lie") {
   const auto kernels = planned(*i.g).kernels;
   REQUIRE(kernels.size() == 1);
   const ScheduledKernel k = schedule_kernel(kernels.front(), device_model("sm_90a"), {});
-  CHECK((k.wgmma() && k.wgmma()->image_rows));
+  CHECK(k.image_rows());
 }
 
 TEST_CASE("filters that fill no tile of rows are the columns of their gradient") {

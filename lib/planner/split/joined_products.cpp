@@ -363,7 +363,7 @@ class Joiner {
   }
 
   bool by_wgmma(const KernelSpec& joined) const {
-    return schedule_kernel(joined, state_.context()).wgmma() != nullptr;
+    return schedule_kernel(joined, state_.context()).warpgroups() != nullptr;
   }
   // `copy`: of an operand, a kernel in place of the first one.
   bool takes_less(const KernelSpec& joined, const KernelSpec& first, const KernelSpec& second,

@@ -213,7 +213,7 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   const Node& node = state.node(contraction_of(state, spec));
   const bool matmul = is_matmul(node.op);
   const ScheduledKernel as_it_is = schedule_kernel(spec, state.context());
-  if (!as_it_is.wgmma() && state.device().overrides.depthwise.empty()) {
+  if (!as_it_is.warpgroups() && state.device().overrides.depthwise.empty()) {
     if (auto kernels = if_faster(
             widened, "its 8-bit factors are written as bf16 first, which tensor cores multiply",
             spec, state, anyway, temporaries, cuts);
@@ -233,7 +233,7 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   if (state.device().overrides.depthwise == "mma" && plan_narrow_groups(spec, state.device()))
     return {};
   const auto by_wgmma = [&](const KernelSpec& kernel) {
-    return schedule_kernel(kernel, state.context()).wgmma() != nullptr;
+    return schedule_kernel(kernel, state.context()).warpgroups() != nullptr;
   };
   const auto by_groups = [&](const KernelSpec& kernel) {
     const ScheduledKernel k = schedule_kernel(kernel, state.context());
@@ -396,8 +396,7 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
   // memory.
   const auto by_wgmma = [&](const KernelSpec& kernel, bool by_threads) {
     const ScheduledKernel k = schedule_kernel(kernel, state.context());
-    const WgmmaConfig* const e = k.wgmma();
-    return e && (by_threads || !loaded_by_threads(*e));
+    return k.warpgroups() && (by_threads || !k.wgmma() || !loaded_by_threads(*k.wgmma()));
   };
   if (by_wgmma(spec, false)) {
     auto kernels = short_side_along_k(spec, state, temporaries, cuts);

@@ -271,7 +271,7 @@ DepthParts choose_depth_parts(const KernelSpec& c, const PlanContext& context, b
   const DeviceModel& device = context.device;
   const ScheduledKernel one = schedule_kernel(c, context);
   const double whole = one.microseconds;
-  DepthParts best{{}, whole, whole, one.wgmma() != nullptr};
+  DepthParts best{{}, whole, whole, one.warpgroups() != nullptr};
   if (!has_divisible_k(c)) return best;
   const std::int64_t results = results_of(c), depth = depth_of(c);
   // With so many parts there are a few tiles for every SM; of integers, short sums fit
@@ -284,7 +284,7 @@ DepthParts choose_depth_parts(const KernelSpec& c, const PlanContext& context, b
   const std::int64_t images = images_of(c);
   const bool few_rows = std::min(count(c.extent, space.first_m(), space.first_n()),
                                  count(c.extent, space.first_n(), space.first_k())) <= kFewRows;
-  const double gain = context.of_class && few_rows && one.wgmma() ? kGainOfClass : kGain;
+  const double gain = context.of_class && few_rows && one.warpgroups() ? kGainOfClass : kGain;
   const bool gradient = images > 0 && one.wgmma() && one.wgmma()->window && !context.of_class;
   Temporaries none(0);
   for (std::int64_t n = 2; n <= most; ++n) {
@@ -295,21 +295,24 @@ DepthParts choose_depth_parts(const KernelSpec& c, const PlanContext& context, b
     const ScheduledKernel part = schedule_kernel(sums_of_parts(c, parts, false, none), context);
     const double us = microseconds_of_parts(c, n, part.microseconds, device);
     const double enough =
-        gradient && part.wgmma() ? kGainOfGradients * whole : gain * whole - kLeastGain;
-    if (us < best.microseconds && us < enough) best = {parts, us, whole, part.wgmma() != nullptr};
+        gradient && part.warpgroups() ? kGainOfGradients * whole : gain * whole - kLeastGain;
+    if (us < best.microseconds && us < enough)
+      best = {parts, us, whole, part.warpgroups() != nullptr};
   }
   return best;
 }
 
 bool fits_one_kernel(const KernelSpec& c, const PlanContext& context, Engines engines) {
   const ScheduledKernel one = schedule_kernel(c, context);
-  if (one.simt() || (!one.wgmma() && (engines == Engines::fastest || c.contraction().paired())))
+  if (one.simt() ||
+      (!one.warpgroups() && (engines == Engines::fastest || c.contraction().paired())))
     return false;
   if (c.columns.empty()) return true;
   KernelSpec plain = c;
   plain.columns.clear();  // statements that name them are not looked at here
   const ScheduledKernel without = schedule_kernel(plain, context);
-  if ((without.wgmma() && !one.wgmma()) || (without.depthwise() && !one.depthwise())) return false;
+  if ((without.warpgroups() && !one.warpgroups()) || (without.depthwise() && !one.depthwise()))
+    return false;
   return choose_depth_parts(plain, context).parts.empty();
 }
 

@@ -59,12 +59,11 @@ std::optional<SeenPixels> seen(const KernelSpec& spec, const ImageDim& d) {
 }
 
 // What the caches bring and take: each pixel once.
-double bytes_of(const KernelSpec& spec, const WgmmaConfig& e) {
-  const ImageRowsConfig& i = *e.image_rows;
-  const double images = i.image_index < 0 ? 1 : static_cast<double>(spec.extent[i.image_index]);
-  double bytes = 2 * images * static_cast<double>(i.lines * i.line);
+double bytes_of(const KernelSpec& spec, const ImageRowsConfig& e) {
+  const double images = e.image_index < 0 ? 1 : static_cast<double>(spec.extent[e.image_index]);
+  double bytes = 2 * images * static_cast<double>(e.lines * e.line);
   for (std::size_t p = 0; p < spec.ports.size(); ++p)
-    if (static_cast<int>(p) != e.a.port)
+    if (static_cast<int>(p) != e.image_port)
       bytes += static_cast<double>(elements_reached(spec.extent, spec.ports[p].access)) *
                info(spec.ports[p].type).bytes;
   return bytes;
@@ -72,7 +71,7 @@ double bytes_of(const KernelSpec& spec, const WgmmaConfig& e) {
 
 // Results of a row's neighbouring pixels, whole ones, are one run of memory; columns are read one
 // by one.
-bool leaves_in_runs(const KernelSpec& spec, const WgmmaConfig& e) {
+bool leaves_in_runs(const KernelSpec& spec, const ImageRowsConfig& e) {
   const int n = spec.contraction().first_n();
   for (const Statement& s : spec.body.statements)
     if (is_load(s))
@@ -86,7 +85,7 @@ bool leaves_in_runs(const KernelSpec& spec, const WgmmaConfig& e) {
 struct BandProblem {
   double columns, height, tiles;
 };
-BandProblem bands_of(const KernelSpec& spec, const WgmmaConfig& e) {
+BandProblem bands_of(const KernelSpec& spec, const ImageRowsConfig& e) {
   const ContractionSpec& c = spec.contraction();
   const int x = c.first_n() - 1;
   const double beside = std::ceil(static_cast<double>(spec.extent[x]) / kPixels);
@@ -95,7 +94,7 @@ BandProblem bands_of(const KernelSpec& spec, const WgmmaConfig& e) {
           std::ceil(static_cast<double>(spec.extent[c.first_n()]) / e.tile.n)};
 }
 // Blocks of the same filters.
-double at_once(const BandProblem& p, const WgmmaConfig& e, const DeviceModel& device) {
+double at_once(const BandProblem& p, const ImageRowsConfig& e, const DeviceModel& device) {
   return std::max(1.0, std::floor(e.least_blocks * device.sms / p.tiles));
 }
 // Rows of results of a band: as few as leave little for the rows that are loaded in front of them,
@@ -115,23 +114,23 @@ int band_of(const BandProblem& p, double at_once, double before) {
   }
   return best;
 }
-std::uint32_t grid_of(const BandProblem& p, const WgmmaConfig& e, const DeviceModel& device) {
-  return clamp_grid(p.tiles * std::min(p.columns * std::ceil(p.height / e.image_rows->band),
-                                       at_once(p, e, device)));
+std::uint32_t grid_of(const BandProblem& p, const ImageRowsConfig& e, const DeviceModel& device) {
+  return clamp_grid(p.tiles *
+                    std::min(p.columns * std::ceil(p.height / e.band), at_once(p, e, device)));
 }
 
 }  // namespace
 
-std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceModel& device) {
+std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const DeviceModel& device) {
   const ContractionSpec* const old = given.as_contraction();
   if (!device.has_wgmma || !old || !is_plain_product(*old) || !given.columns.empty() ||
       old->batch != 0 || old->n != 1 || old->m < 2 || old->k() < 2 || old->promote_accumulators ||
       reads_joined_indices(given))
     return {};
-  WgmmaPlan plan{given, {}, {}, false, 0};
+  ImageRowsPlan plan{given, {}};
   KernelSpec& spec = plan.spec;
   ContractionSpec& c = spec.contraction();
-  WgmmaConfig& e = plan.engine;
+  ImageRowsConfig& e = plan.engine;
   ConvolutionRoles roles;
   if (!add_batch_and_k(c, roles) || roles.pixels_in_k || roles.taps.size() != 2 ||
       roles.channels.size() > 1)
@@ -143,7 +142,7 @@ std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceMo
   }
   for (int i = c.first_m(); i < c.first_n(); ++i) roles.pixels.push_back(i);
   int filter_port = -1;
-  const KernelPort* const image = loaded(spec, c.a(), e.a.port);
+  const KernelPort* const image = loaded(spec, c.a(), e.image_port);
   const KernelPort* const filter = loaded(spec, c.b(), filter_port);
   if (!image || !filter || image->type != filter->type || image->alignment < 16) return {};
   int image_index = -1;
@@ -153,23 +152,22 @@ std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceMo
   const ImageDim &down = dims->front(), &across = dims->back();
   const auto rows = seen(spec, down), columns = seen(spec, across);
   const int channel = roles.channels.front();
-  ImageRowsConfig i;
-  i.channels = spec.extent[channel];
-  if (i.channels % kPiece == 0) return {};  // which TMA brings
-  if (!rows || !columns || across.stride != i.channels ||
-      (i.channels > 1 && image->access.stride[channel] != 1))
+  e.channels = spec.extent[channel];
+  if (e.channels % kPiece == 0) return {};  // which TMA brings
+  if (!rows || !columns || across.stride != e.channels ||
+      (e.channels > 1 && image->access.stride[channel] != 1))
     return {};
-  i.down = *rows;
-  i.across = *columns;
-  i.line = across.extent * i.channels;
-  i.lines = down.extent;
-  i.pitch = down.stride;
-  i.offset = image->access.offset + offset;
-  i.image_index = image_index < 0 ? -1 : 0;
-  i.image_step = image_index < 0 ? 0 : image->access.stride[image_index];
-  for (std::int64_t x : {i.line, i.pitch, i.offset, i.image_step})
+  e.down = *rows;
+  e.across = *columns;
+  e.line = across.extent * e.channels;
+  e.lines = down.extent;
+  e.pitch = down.stride;
+  e.offset = image->access.offset + offset;
+  e.image_index = image_index < 0 ? -1 : 0;
+  e.image_step = image_index < 0 ? 0 : image->access.stride[image_index];
+  for (std::int64_t x : {e.line, e.pitch, e.offset, e.image_step})
     if (x % kPiece != 0) return {};
-  const Run run = run_of(i);
+  const Run run = run_of(e);
   const std::int64_t all_filters = spec.extent[c.first_n()];
   const bool odd = all_filters % 16 != 0;
   if ((odd && all_filters > kMostOdd) || run.groups * run.steps > kMostSteps ||
@@ -191,16 +189,14 @@ std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceMo
   if (prefers(spec, spec.body, c.first_n(), c.first_n() - 1, is_store)) return {};
   if (elements(spec.extent, 0, spec.extent.size()) == 0) return {};
 
-  e.image_rows = i;
-  e.b.port = filter_port;
-  e.a.map.type = e.b.map.type = spec.ports[static_cast<std::size_t>(e.a.port)].type;
+  e.number = spec.ports[static_cast<std::size_t>(e.image_port)].type;
   e.tile.m = e.loaded_rows = 64;
   e.tile.n = static_cast<int>(filters);
   e.tile.consumers = 1;
   e.tile.stages = kStages;
   e.threads = 32 * kWarps;
   e.packing = choose_packing(spec, c.first_n(), 8);
-  store_as_summed(spec, e, false);
+  store_as_summed(spec, e, {.rows_exist = false});
   if (e.stored_rows < 0 || !e.row_sources.empty()) return {};
   if (odd) {
     if (!leaves_in_runs(spec, e)) return {};
@@ -222,7 +218,7 @@ std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceMo
   const double by_registers = std::floor(device.registers_per_sm / (32.0 * kWarps) / kept),
                by_memory = std::floor(device.shared_per_sm / (shared + device.shared_reserved));
   e.least_blocks = static_cast<int>(std::clamp(std::min(by_registers, by_memory), 1.0, 6.0));
-  e.image_rows->band = band_of(p, at_once(p, e, device), static_cast<double>(run.groups - 1));
+  e.band = band_of(p, at_once(p, e, device), static_cast<double>(run.groups - 1));
   e.grid = grid_of(p, e, device);
   e.shared_bytes = static_cast<std::uint32_t>(shared);
 
@@ -240,20 +236,19 @@ std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& given, const DeviceMo
                memory = bytes_of(spec, e) / (kReached * device.memory_bandwidth);
   e.microseconds = device.launch_microseconds +
                    apart * (std::max(issued, memory) + kExposed * std::min(issued, memory));
-  plan.microseconds = e.microseconds;
   return plan;
 }
 
-std::optional<WgmmaPlan> image_rows_as(const WgmmaConfig& decided, const KernelSpec& given,
-                                       const DeviceModel& device) {
+std::optional<ImageRowsPlan> schedule_as(const ImageRowsConfig& decided, const KernelSpec& given,
+                                         const DeviceModel& device) {
   auto plan = plan_image_rows(given, device);
   if (!plan) return {};
-  WgmmaConfig& e = plan->engine;
+  ImageRowsConfig& e = plan->engine;
   if (e.tile.n != decided.tile.n || e.shared_bytes != decided.shared_bytes ||
       e.stored_rows != decided.stored_rows || !holds(decided.packing, e.packing))
     return {};
   e.packing = decided.packing;
-  e.image_rows->band = decided.image_rows->band;
+  e.band = decided.band;
   e.grid = grid_of(bands_of(plan->spec, e), e, device);
   e.wide_index |= decided.wide_index;
   return plan;

@@ -8,10 +8,31 @@
 
 namespace sinter {
 
+// Result i of a dim sees the pixels base + step i to base + step i + taps - 1.
+struct SeenPixels {
+  std::int64_t base = 0, step = 1, taps = 1;
+};
+
+struct ImageRowsConfig : WarpgroupConfig {
+  int image_port = -1;
+  DataType number = DataType::none;  // of both operands
+  SeenPixels down, across;
+  std::int64_t channels = 1;
+  std::int64_t line = 0, lines = 0, pitch = 0;  // elements of a row, rows, from row to row
+  std::int64_t offset = 0, image_step = 0;      // of the first image, from one to the next
+  int image_index = -1;                         // of the domain
+  int band = 1;                                 // rows of results that a block takes at a time
+};
+
+struct ImageRowsPlan {
+  KernelSpec spec;  // the given one with its indices in the order that the kernel wants
+  ImageRowsConfig engine;
+};
+
 // Forward convolutions of 16-bit numbers over two dims; nothing for others.
-std::optional<WgmmaPlan> plan_image_rows(const KernelSpec& spec, const DeviceModel& device);
+std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& spec, const DeviceModel& device);
 // As a kernel that was decided for another number of images.
-std::optional<WgmmaPlan> image_rows_as(const WgmmaConfig& decided, const KernelSpec& spec,
-                                       const DeviceModel& device);
+std::optional<ImageRowsPlan> schedule_as(const ImageRowsConfig& decided, const KernelSpec& spec,
+                                         const DeviceModel& device);
 
 }  // namespace sinter

@@ -31,14 +31,14 @@ bool lies_in_rows(const KernelSpec& spec, const KernelPort& p, int together) {
 
 }  // namespace
 
-void store_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool all_rows_exist) {
+void store_as_summed(const KernelSpec& spec, WarpgroupConfig& e, StoredTiles tiles) {
   const ContractionSpec& c = spec.contraction();
   constexpr std::size_t kMostSources = 2;
   constexpr int kPiece = 4;
-  const bool in_pieces = e.resident && c.n > 1;
+  const bool in_pieces = tiles.in_pieces;
   e.stored_together = in_pieces ? kPiece : 8;
-  if (!e.n_fastest || e.b2 || e.scaled() || e.integers || c.rows.on || (c.n != 1 && !in_pieces) ||
-      !spec.columns.empty() || (c.zero_dominates != ZeroOf::neither && !has_marked_zeros(c)))
+  if (!e.n_fastest || c.rows.on || (c.n != 1 && !in_pieces) || !spec.columns.empty() ||
+      (c.zero_dominates != ZeroOf::neither && !has_marked_zeros(c)))
     return;
   int result = -1;
   std::vector<int> sources;
@@ -65,7 +65,7 @@ void store_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool all_rows_exist
   }
   if (result < 0 || sources.size() > kMostSources) return;
   if (e.stored_together == 1) {  // beside which nothing is read in rows
-    if (sources.empty() && !e.resident) e.stored_rows = result;
+    if (sources.empty() && tiles.odd_too) e.stored_rows = result;
     return;
   }
   for (int i : sources)
@@ -74,9 +74,16 @@ void store_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool all_rows_exist
       return;
   e.stored_rows = result;
   e.row_sources = std::move(sources);
-  if (e.row_sources.empty() && all_rows_exist && !in_pieces &&
+  if (e.row_sources.empty() && tiles.rows_exist && !in_pieces &&
       (e.result = boxed_result(spec, result, c.batch, {c.first_m(), c.first_n()}, c.first_n())))
     set_box(*e.result, kStoredRows);
+}
+
+void store_tiles_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool rows_exist) {
+  const bool in_pieces = e.resident && spec.contraction().n > 1;
+  if (e.b2 || e.scaled() || e.integers) return;
+  store_as_summed(spec, e,
+                  {.in_pieces = in_pieces, .odd_too = !e.resident, .rows_exist = rows_exist});
 }
 
 }  // namespace sinter

@@ -5,8 +5,16 @@
 
 namespace sinter {
 
+// `in_pieces`: columns of several indices leave so; `odd_too`: rows may begin or end anywhere;
+// `rows_exist`: all of a tile's, so that TMA may store them.
+struct StoredTiles {
+  bool in_pieces = false, odd_too = true, rows_exist = true;
+};
+
 // Fills in the port of the one result, and of what is read in the same way, where it may leave as
 // it is summed.
-void store_as_summed(const KernelSpec& spec, WgmmaConfig& engine, bool all_rows_exist = true);
+void store_as_summed(const KernelSpec& spec, WarpgroupConfig& engine, StoredTiles tiles);
+// Of tiles that are multiplied operand by operand.
+void store_tiles_as_summed(const KernelSpec& spec, WgmmaConfig& engine, bool rows_exist = true);
 
 }  // namespace sinter

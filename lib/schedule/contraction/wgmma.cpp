@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "plan/access.hpp"
-#include "schedule/contraction/image_rows.hpp"
 #include "schedule/contraction/implicit_gemm.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/stored_rows.hpp"
@@ -358,9 +357,8 @@ void set_boxes(const TileProblem& p, WgmmaConfig& e) {
 std::optional<WgmmaPlan> boxed_by_launch(const WgmmaConfig& decided, const KernelSpec& spec,
                                          const KernelSpec& other, const DeviceModel& device) {
   const ContractionSpec* const c = spec.as_contraction();
-  if (!c || decided.window || decided.image_rows || c->rows.on || c->chained() ||
-      !spec.gathers.empty() || !spec.columns.empty() || c->zero_dominates != ZeroOf::neither ||
-      decided.scaled())
+  if (!c || decided.window || c->rows.on || c->chained() || !spec.gathers.empty() ||
+      !spec.columns.empty() || c->zero_dominates != ZeroOf::neither || decided.scaled())
     return {};
   auto o = orient_boxes_as(decided, spec);
   const auto of_other = orient_boxes_as(decided, other);
@@ -399,7 +397,6 @@ std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpe
   const ContractionSpec* const c = given.as_contraction();
   if (!c || reads_joined_indices(given) || c->rows.on || c->chained() || !given.gathers.empty())
     return {};
-  if (decided.image_rows) return image_rows_as(decided, given, device);
   auto o = decided.window ? orient_window_as(decided, given) : orient_boxes_as(decided, given);
   if (!o) return {};
   WgmmaConfig& own = o->engine;

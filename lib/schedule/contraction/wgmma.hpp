@@ -99,37 +99,14 @@ struct BoxedOperand {
   }
 };
 
-// A convolution of few channels, whose pixels come as they lie in memory: result i of a dim sees
-// the pixels base + step i to base + step i + taps - 1. See
-// codegen/device/family/contraction_image_rows.cuh.
-struct SeenPixels {
-  std::int64_t base = 0, step = 1, taps = 1;
-};
-struct ImageRowsConfig {
-  SeenPixels down, across;
-  std::int64_t channels = 1;
-  std::int64_t line = 0, lines = 0, pitch = 0;  // elements of a row, rows, from row to row
-  std::int64_t offset = 0, image_step = 0;      // of the first image, from one to the next
-  int image_index = -1;                         // of the domain
-  int band = 1;                                 // rows of results that a block takes at a time
-};
-
-struct WgmmaConfig : Launch {
+// What kernels of warpgroups have in common: the tile, the constants of their Config, and how
+// results leave (contraction_store.cuh).
+struct WarpgroupConfig : Launch {
   Tile tile;
-  BoxedOperand a, b;
-  std::optional<BoxedOperand> b2;             // of a second product; the tile's columns are shared
-  std::optional<ConvolutionWindow> window;    // of a convolution
-  std::optional<ImageRowsConfig> image_rows;  // of one of few channels
-  bool resident = false;                      // its pixels stay in shared memory for all taps
-  int taps_each = 0;                          // of a consumer, in a filter gradient of that kind
-  int taps_together = 1;                      // of one product
   int operand_bytes = 2;
   int loaded_rows = 128;              // of A, by a tile
-  int boxed_tiles = 0;                // clusters' tiles that boxes of Tile::boxed_m or _n make
-  bool integers = false;              // factors and sums
   bool promote_accumulators = false;  // add the sums of each stage in f32
-  bool scaled() const { return a.scale >= 0 || b.scale >= 0 || (b2 && b2->scale >= 0); }
-  bool n_fastest = true;  // along which index the result lies in memory
+  bool n_fastest = true;              // along which index the result lies in memory
   // The port whose results leave as they are summed, in whole rows (store_rows), and those that
   // differ from row to row and are read so; -1: through epilogue tiles of floats.
   int stored_rows = -1;
@@ -139,12 +116,24 @@ struct WgmmaConfig : Launch {
   std::vector<int> row_sources;
   std::optional<BoxedOperand> result;  // set: TMA stores it (store_tile)
   int unroll = 1;                      // of the epilogue
-  bool prefetch = false;      // what the epilogue reads of the tile comes to the cache early
-  bool ahead = false;         // and to registers while the epilogue tile before leaves
-  bool through_ring = false;  // results leave: leaves_through_ring
-  int rotate = 0;             // steps of k by which neighbouring tiles start apart
+  bool prefetch = false;  // what the epilogue reads of the tile comes to the cache early
+  bool ahead = false;     // and to registers while the epilogue tile before leaves
+  int rotate = 0;         // steps of k by which neighbouring tiles start apart
   int producer_registers = 40, consumer_registers = 232;
   Packing packing;  // of the epilogue
+};
+
+struct WgmmaConfig : WarpgroupConfig {
+  BoxedOperand a, b;
+  std::optional<BoxedOperand> b2;           // of a second product; the tile's columns are shared
+  std::optional<ConvolutionWindow> window;  // of a convolution
+  bool resident = false;                    // its pixels stay in shared memory for all taps
+  int taps_each = 0;                        // of a consumer, in a filter gradient of that kind
+  int taps_together = 1;                    // of one product
+  int boxed_tiles = 0;        // clusters' tiles that boxes of Tile::boxed_m or _n make
+  bool integers = false;      // factors and sums
+  bool through_ring = false;  // results leave: leaves_through_ring
+  bool scaled() const { return a.scale >= 0 || b.scale >= 0 || (b2 && b2->scale >= 0); }
 };
 
 // Threads bring an operand whose lines begin anywhere.

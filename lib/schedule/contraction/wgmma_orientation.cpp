@@ -119,7 +119,7 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   p.scaled = e.scaled();
   p.along_columns = e.n_fastest;
   count_epilogue(spec, p);
-  store_as_summed(spec, e);
+  store_tiles_as_summed(spec, e);
   p.stores_rows = e.stored_rows >= 0;
   return Orientation{std::move(spec), std::move(e), p};
 }
@@ -204,7 +204,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   p.reduces = !gemm->spec.columns.empty();
   p.along_columns = e.n_fastest;
   count_epilogue(gemm->spec, p);
-  store_as_summed(gemm->spec, e, gemm->window.bounds.empty() && !resident);
+  store_tiles_as_summed(gemm->spec, e, gemm->window.bounds.empty() && !resident);
   const bool stored = e.stored_rows >= 0, in_pieces = stored && c.n > 1;
   p.stores_rows = stored && !in_pieces;
   p.stores_pieces = in_pieces && !p.gradient && p.columns <= kInstructionRows;

@@ -1,0 +1,77 @@
+#include "emit/image_rows_text.hpp"
+
+#include <fmt/format.h>
+
+#include "emit/contraction_text.hpp"
+#include "emit/fragment_text.hpp"
+#include "emit/spelling.hpp"
+
+namespace sinter {
+
+void print_image_rows(TextWriter& out, const ImageRowsConfig& i) {
+  const auto seen = [](const SeenPixels& s) {
+    return fmt::format("sinter::contraction::SeenPixels<{}, {}, {}>", s.base, s.step, s.taps);
+  };
+  out.line("using Number = sinter::{};", name(i.number));
+  out.line("using ImageRows = sinter::contraction::ImageRows<{}, {}, {}, {},", i.channels, i.line,
+           i.lines, i.pitch);
+  out.line("    {}, {}>;", seen(i.down), seen(i.across));
+}
+
+namespace {
+
+// Where images begin.
+void print_image(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                 const ImageRowsConfig& i) {
+  const auto port = static_cast<std::size_t>(i.image_port);
+  const std::string step =
+      i.image_index < 0 ? "" : fmt::format(" + c.at[{}] * {}ll", i.image_index, i.image_step);
+  out.open("struct Image {{");
+  out.line("using Element = {};", storage_type(spec.ports[port].type));
+  out.open("SINTER_DEVICE static const Element* base(const Args& args, const Coord& c) {{");
+  out.line("return args.{} + {}ll{};", names.port[port], i.offset, step);
+  out.close("}");
+  out.close("};");
+}
+
+class ImageRowsText : public ContractionText {
+ public:
+  ImageRowsText(const ScheduledKernel& kernel, const KernelNames& names)
+      : ContractionText(kernel, names), e_(*kernel.image_rows()) {}
+
+  std::string header() const override { return "contraction_image_rows"; }
+  std::string_view summary() const override {
+    return "sums of products on tensor cores, of few channels";
+  }
+  void print_instructions(TextWriter& out) const override {
+    out.line("SINTER_WGMMA({}, f32)", e_.tile.n);
+  }
+  void print_structs(TextWriter& out) const override {
+    // Zeros of the filter meet pixels beside its taps.
+    std::string counted = counted_products(spec_);
+    if (counted.empty()) counted = "EveryProduct";
+    print_fragment(out, kernel_, names_, body_);
+    print_image(out, spec_, names_, e_);
+    print_retaken(out, spec_, names_, counted);
+    print_packed_epilogue(out, spec_, names_, body_, {.counted = counted, .stored = &e_});
+  }
+  std::string call() const override {
+    return "sinter::contraction::run_image_rows<Config, Image, ElementB, Body>(args);";
+  }
+  bool exchanges_registers() const override { return true; }
+  Facts facts() const override {
+    return {estimated(), {"image_rows", 1}, {"legal_tiles", 0}, {"tuned", 0}, {"scaled", 0}};
+  }
+
+ private:
+  const ImageRowsConfig& e_;
+};
+
+}  // namespace
+
+std::unique_ptr<EngineText> image_rows_text(const ScheduledKernel& kernel,
+                                            const KernelNames& names) {
+  return std::make_unique<ImageRowsText>(kernel, names);
+}
+
+}  // namespace sinter
