@@ -6,7 +6,6 @@
 #include "emit/window_text.hpp"
 #include "plan/access.hpp"
 #include "schedule/attention/forward_parts.hpp"
-#include "schedule/contraction/channel_groups.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/gathering.hpp"
 #include "sinter/ops/shapes_layout.hpp"
@@ -214,8 +213,7 @@ void add_constants(const KernelSpec& spec, const MmaConfig& e, std::vector<Confi
                      {"n_fastest", e.n_fastest, true}});
 }
 
-void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
-                   std::vector<ConfigConstant>& c) {
+void add_walk(const KernelSpec& spec, const DepthwiseConfig& e, std::vector<ConfigConstant>& c) {
   add_groups(spec, c);
   c.insert(c.end(), {{"products", 1},
                      {"channel", e.channel},
@@ -225,34 +223,95 @@ void add_constants(const KernelSpec& spec, const DepthwiseConfig& e,
                      {"columns", e.columns},
                      {"run", e.run},
                      {"along_columns", e.along_columns, true}});
-  if (const int filters = index_of_filters(spec.contraction()); filters >= 0 && !e.groups)
+}
+
+// On CUDA cores, where each may have several filters, and lines move in packs.
+void add_line_packs(const KernelSpec& spec, const DepthwiseConfig& e, bool in_shared,
+                    std::vector<ConfigConstant>& c) {
+  if (const int filters = index_of_filters(spec.contraction()); filters >= 0)
     c.push_back({"filters", filters});
-  if (const int n = line_pack(spec, e, e.columns); n > 1) c.push_back({"line_pack", n});
+  if (const int n = line_pack(spec, e, e.columns, in_shared); n > 1) c.push_back({"line_pack", n});
   if (const int n = gradient_pack(spec, e, e.columns); n > 1) c.push_back({"gradient_pack", n});
-  if (e.mma) c.insert(c.end(), {{"across", e.mma->across}, {"stages", e.mma->stages}});
-  if (e.mma && e.mma->line_units > 0) c.push_back({"line_units", e.mma->line_units});
-  if (e.mma && e.mma->rows > 1) c.push_back({"image_rows", e.mma->rows});
-  if (e.mma && e.mma->result_rows > 0)
-    c.insert(c.end(), {{"result_rows", e.mma->result_rows},
-                       {"producer_registers", e.mma->producer_registers},
-                       {"consumer_registers", e.mma->consumer_registers}});
-  if (e.lines) c.push_back({"across", e.lines->across});
-  if (e.boxes)
-    c.insert(
-        c.end(),
-        {{"across", e.boxes->across}, {"planes", e.boxes->planes}, {"stages", e.boxes->stages}});
-  if (e.planes) c.insert(c.end(), {{"units", e.planes->units}, {"images", e.planes->images}});
-  if (e.planes && e.gradient) c.push_back({"stages", e.planes->stages});
-  if (e.groups)
-    c.insert(c.end(), {{"group", e.groups->channels},
-                       {"inner", e.groups->inner},
-                       {"outer", e.groups->outer},
-                       {"planes", e.groups->planes}});
-  const auto add_box = [&](const DepthwiseOperand& o, const char* line, const char* box) {
+}
+
+void add_boxes(const DepthwiseConfig& e, std::vector<ConfigConstant>& c) {
+  const auto add = [&](const DepthwiseOperand& o, const char* line, const char* box) {
     if (o.map) c.insert(c.end(), {{line, o.line}, {box, static_cast<int>(o.map->box[1])}});
   };
-  add_box(e.image, "image_line", "image_box");
-  add_box(e.other, "gradient_line", "gradient_box");
+  add(e.image, "image_line", "image_box");
+  add(e.other, "gradient_line", "gradient_box");
+}
+
+void add_constants(const KernelSpec& spec, const DepthwiseWalkConfig& e,
+                   std::vector<ConfigConstant>& c) {
+  add_walk(spec, e, c);
+  add_line_packs(spec, e, false, c);
+}
+
+void add_constants(const KernelSpec& spec, const DepthwiseRowsConfig& e,
+                   std::vector<ConfigConstant>& c) {
+  add_walk(spec, e, c);
+  c.insert(c.end(),
+           {{"across", e.boxes.across}, {"planes", e.boxes.planes}, {"stages", e.boxes.stages}});
+  add_boxes(e, c);
+}
+
+void add_constants(const KernelSpec& spec, const DepthwisePlanesConfig& e,
+                   std::vector<ConfigConstant>& c) {
+  add_walk(spec, e, c);
+  add_line_packs(spec, e, true, c);
+  c.insert(c.end(), {{"units", e.planes.units}, {"images", e.planes.images}});
+  if (e.gradient) c.push_back({"stages", e.planes.stages});
+}
+
+void add_constants(const KernelSpec& spec, const DepthwiseLinesConfig& e,
+                   std::vector<ConfigConstant>& c) {
+  add_walk(spec, e, c);
+  c.push_back({"across", e.lines.across});
+}
+
+void add_tiles(const DepthwiseTiles& t, std::vector<ConfigConstant>& c) {
+  c.insert(c.end(), {{"across", t.across}, {"stages", t.stages}});
+}
+void add_channels(const DepthwiseGroups& g, std::vector<ConfigConstant>& c) {
+  c.insert(c.end(),
+           {{"group", g.channels}, {"inner", g.inner}, {"outer", g.outer}, {"planes", g.planes}});
+}
+
+void add_constants(const KernelSpec& spec, const DepthwiseMmaConfig& e,
+                   std::vector<ConfigConstant>& c) {
+  add_walk(spec, e, c);
+  add_tiles(e.tiles, c);
+  if (e.image_rows > 1) c.push_back({"image_rows", e.image_rows});
+  if (e.result_rows > 0)
+    c.insert(c.end(), {{"result_rows", e.result_rows},
+                       {"producer_registers", e.producer_registers},
+                       {"consumer_registers", e.consumer_registers}});
+  add_boxes(e, c);
+}
+
+void add_constants(const KernelSpec& spec, const DepthwiseGradientMmaConfig& e,
+                   std::vector<ConfigConstant>& c) {
+  add_walk(spec, e, c);
+  add_tiles(e.tiles, c);
+  add_boxes(e, c);
+}
+
+void add_constants(const KernelSpec& spec, const NarrowGroupsConfig& e,
+                   std::vector<ConfigConstant>& c) {
+  add_walk(spec, e, c);
+  add_tiles(e.tiles, c);
+  add_channels(e.groups, c);
+  add_boxes(e, c);
+}
+
+void add_constants(const KernelSpec& spec, const NarrowGroupsGradientConfig& e,
+                   std::vector<ConfigConstant>& c) {
+  add_walk(spec, e, c);
+  add_tiles(e.tiles, c);
+  c.push_back({"line_units", e.line_units});
+  add_channels(e.groups, c);
+  add_boxes(e, c);
 }
 
 void add_constants(const KernelSpec& spec, const SimtConfig& s, std::vector<ConfigConstant>& c) {

@@ -5,7 +5,6 @@
 #include "emit/contraction_text.hpp"
 #include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
-#include "schedule/contraction/depthwise_planes.hpp"
 
 namespace sinter {
 namespace {
@@ -83,111 +82,177 @@ void print_depthwise_axes(TextWriter& out, const KernelSpec& spec, const Depthwi
 
 namespace {
 
-// Of the device library's file and of its function that runs.
-std::string_view suffix(const DepthwiseConfig& e) {
-  return e.groups && e.gradient   ? "_groups_gradient"
-         : e.groups               ? "_groups"
-         : e.gradient && e.mma    ? "_gradient_mma"
-         : e.mma && e.image.map   ? "_mma_boxes"
-         : e.mma                  ? "_mma"
-         : e.lines                ? "_lines"
-         : e.boxes                ? "_rows"
-         : e.planes && e.gradient ? "_planes_gradient"
-         : e.planes               ? "_planes"
-         : e.gradient             ? "_gradient"
-                                  : "";
-}
-
-// Image, and Filter or Gradient.
-void print_depthwise_operands(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                              const DepthwiseConfig& e) {
-  print_operand_at(out, spec, names, e.image, "Image", true, e.planes ? e.planes->pixels : 0);
-  print_operand_at(out, spec, names, e.other, e.gradient ? "Gradient" : "Filter", false);
-  if (!e.result) return;
-  if (e.planes) {
-    print_planes_beside(out, spec, names, e.result->port, "Result", "");
-    if (const int port = port_beside_results(spec, e); port >= 0)
-      print_planes_beside(out, spec, names, port, "Beside", "const ");
-    return;
-  }
-  const auto result = static_cast<std::size_t>(e.result->port);
-  out.open("struct Result {{");
-  out.line("using Element = {};", storage_type(spec.ports[result].type));
-  out.line("template <int width>");
-  out.open("SINTER_DEVICE static const auto& of(const Fragment<width>& fragment) {{");
-  out.line("return fragment.{};", names.port[result]);
-  out.close("}");
-  out.line("SINTER_DEVICE static void store(const Args& args, const Coord& c, unsigned from,");
-  out.open("                                int channel, int column, int row) {{");
-  out.line("sinter::hopper::store_box(args.map_result, from, channel, column{});",
-           row_and_counted(*e.result));
-  out.close("}");
-  out.close("};");
-  if (e.beside.empty()) return;
-  std::string all;
-  for (std::size_t i = 0; i < e.beside.size(); ++i) {
-    const DepthwiseOperand& o = e.beside[i];
-    const auto port = static_cast<std::size_t>(o.port);
-    out.open("struct Beside{} {{", i);
-    out.line("using Element = {};", storage_type(spec.ports[port].type));
-    out.line("static constexpr bool in_place = {};", o.in_place);
-    out.line("template <class Fragment>");
-    out.line("SINTER_DEVICE static auto& of(Fragment& fragment) {{ return fragment.{}; }}",
-             names.port[port]);
-    print_box_load(out, o, fmt::format("map_beside_{}", i));
-    out.close("};");
-    all += fmt::format("{}Beside{}", i == 0 ? "" : ", ", i);
-  }
-  out.line("using Beside = sinter::List<{}>;", all);
-}
-
-// Which of them, and of void, the kernel has besides the image and the filter, or gradient.
-std::string_view depthwise_results(const KernelSpec& spec, const DepthwiseConfig& e) {
-  if (!e.beside.empty() || port_beside_results(spec, e) >= 0) return ", Result, Beside";
-  return e.result ? ", Result" : e.planes && !e.gradient ? ", void" : "";
-}
-
+// What all engines have: Image, and Filter or Gradient.
 class DepthwiseText : public ContractionText {
  public:
-  DepthwiseText(const ScheduledKernel& kernel, const KernelNames& names)
-      : ContractionText(kernel, names), e_(*kernel.depthwise()) {}
+  // `name`: of the device library's file and of its function that runs.
+  DepthwiseText(const ScheduledKernel& kernel, const KernelNames& names, std::string_view name)
+      : ContractionText(kernel, names), e_(*kernel.depthwise()), name_(name) {}
 
-  std::string header() const override { return "contraction_depthwise" + std::string(suffix(e_)); }
+  std::string header() const override { return "contraction_depthwise" + name_; }
   std::string_view summary() const override { return "sums of products of each channel"; }
   std::vector<MapArgument> maps() const override {
     std::vector<MapArgument> maps;
-    const auto add = [&](const DepthwiseOperand& o, std::string name) {
-      if (o.map) maps.push_back({std::move(name), o.port, *o.map});
-    };
-    add(e_.image, "map_a");
-    add(e_.other, "map_b");
-    if (e_.result) add(*e_.result, "map_result");
-    for (std::size_t i = 0; i < e_.beside.size(); ++i)
-      add(e_.beside[i], fmt::format("map_beside_{}", i));
+    add_map(maps, e_.image, "map_a");
+    add_map(maps, e_.other, "map_b");
     return maps;
   }
   void print_structs(TextWriter& out) const override {
     print_fragment(out, kernel_, names_, body_);
-    print_depthwise_operands(out, spec_, names_, e_);
+    print_operand_at(out, spec_, names_, e_.image, "Image", true, plane());
+    print_operand_at(out, spec_, names_, e_.other, e_.gradient ? "Gradient" : "Filter", false);
+    print_results(out);
     print_packed_epilogue(out, spec_, names_, body_, {});
   }
   std::string call() const override {
-    return fmt::format("sinter::depthwise::run{}<Config, {}, Body{}>(args);", suffix(e_),
-                       e_.gradient ? "Gradient, Image" : "Image, Filter",
-                       depthwise_results(spec_, e_));
+    return fmt::format("sinter::depthwise::run{}<Config, {}, Body{}>(args);", name_,
+                       e_.gradient ? "Gradient, Image" : "Image, Filter", results());
   }
-  bool exchanges_registers() const override { return e_.mma && e_.mma->result_rows > 0; }
   Facts facts() const override { return {estimated()}; }
 
- private:
+ protected:
+  static void add_map(std::vector<MapArgument>& maps, const DepthwiseOperand& o, std::string name) {
+    if (o.map) maps.push_back({std::move(name), o.port, *o.map});
+  }
+  // Elements of a channel of the image, where it comes to shared memory whole.
+  virtual std::int64_t plane() const { return 0; }
+  // Result, and Beside; which of them, and of void, the kernel has besides the operands.
+  virtual void print_results(TextWriter&) const {}
+  virtual std::string_view results() const { return {}; }
+
   const DepthwiseConfig& e_;
+
+ private:
+  const std::string name_;
+};
+
+class DepthwisePlanesText : public DepthwiseText {
+ public:
+  DepthwisePlanesText(const ScheduledKernel& kernel, const KernelNames& names)
+      : DepthwiseText(kernel, names, kernel.depthwise()->gradient ? "_planes_gradient" : "_planes"),
+        planes_(*kernel.as<DepthwisePlanesConfig>()),
+        beside_(port_beside_results(kernel.spec, planes_)) {}
+
+ protected:
+  std::int64_t plane() const override { return planes_.planes.pixels; }
+  void print_results(TextWriter& out) const override {
+    if (!planes_.result) return;
+    print_planes_beside(out, spec_, names_, planes_.result->port, "Result", "");
+    if (beside_ >= 0) print_planes_beside(out, spec_, names_, beside_, "Beside", "const ");
+  }
+  std::string_view results() const override {
+    return beside_ >= 0       ? ", Result, Beside"
+           : planes_.result   ? ", Result"
+           : planes_.gradient ? ""
+                              : ", void";
+  }
+
+ private:
+  const DepthwisePlanesConfig& planes_;
+  const int beside_;
+};
+
+// Whose results leave by TMA, and who reads by TMA what lies beside them.
+class BoxedResultsText : public DepthwiseText {
+ public:
+  BoxedResultsText(const ScheduledKernel& kernel, const KernelNames& names, std::string_view name,
+                   const std::optional<DepthwiseOperand>& result,
+                   std::vector<DepthwiseOperand> beside, bool exchanges_registers)
+      : DepthwiseText(kernel, names, name),
+        result_(result),
+        beside_(std::move(beside)),
+        exchanges_registers_(exchanges_registers) {}
+
+  std::vector<MapArgument> maps() const override {
+    auto maps = DepthwiseText::maps();
+    if (result_) add_map(maps, *result_, "map_result");
+    for (std::size_t i = 0; i < beside_.size(); ++i)
+      add_map(maps, beside_[i], fmt::format("map_beside_{}", i));
+    return maps;
+  }
+  bool exchanges_registers() const override { return exchanges_registers_; }
+
+ protected:
+  void print_results(TextWriter& out) const override {
+    if (!result_) return;
+    const auto result = static_cast<std::size_t>(result_->port);
+    out.open("struct Result {{");
+    out.line("using Element = {};", storage_type(spec_.ports[result].type));
+    out.line("template <int width>");
+    out.open("SINTER_DEVICE static const auto& of(const Fragment<width>& fragment) {{");
+    out.line("return fragment.{};", names_.port[result]);
+    out.close("}");
+    out.line("SINTER_DEVICE static void store(const Args& args, const Coord& c, unsigned from,");
+    out.open("                                int channel, int column, int row) {{");
+    out.line("sinter::hopper::store_box(args.map_result, from, channel, column{});",
+             row_and_counted(*result_));
+    out.close("}");
+    out.close("};");
+    if (beside_.empty()) return;
+    std::string all;
+    for (std::size_t i = 0; i < beside_.size(); ++i) {
+      const DepthwiseOperand& o = beside_[i];
+      const auto port = static_cast<std::size_t>(o.port);
+      out.open("struct Beside{} {{", i);
+      out.line("using Element = {};", storage_type(spec_.ports[port].type));
+      out.line("static constexpr bool in_place = {};", o.in_place);
+      out.line("template <class Fragment>");
+      out.line("SINTER_DEVICE static auto& of(Fragment& fragment) {{ return fragment.{}; }}",
+               names_.port[port]);
+      print_box_load(out, o, fmt::format("map_beside_{}", i));
+      out.close("};");
+      all += fmt::format("{}Beside{}", i == 0 ? "" : ", ", i);
+    }
+    out.line("using Beside = sinter::List<{}>;", all);
+  }
+  std::string_view results() const override {
+    return !beside_.empty() ? ", Result, Beside" : result_ ? ", Result" : "";
+  }
+
+ private:
+  const std::optional<DepthwiseOperand> result_;
+  const std::vector<DepthwiseOperand> beside_;
+  const bool exchanges_registers_;
 };
 
 }  // namespace
 
-std::unique_ptr<EngineText> depthwise_text(const ScheduledKernel& kernel,
-                                           const KernelNames& names) {
-  return std::make_unique<DepthwiseText>(kernel, names);
+std::unique_ptr<EngineText> depthwise_walk_text(const ScheduledKernel& kernel,
+                                                const KernelNames& names) {
+  return std::make_unique<DepthwiseText>(kernel, names,
+                                         kernel.depthwise()->gradient ? "_gradient" : "");
+}
+std::unique_ptr<EngineText> depthwise_rows_text(const ScheduledKernel& kernel,
+                                                const KernelNames& names) {
+  return std::make_unique<DepthwiseText>(kernel, names, "_rows");
+}
+std::unique_ptr<EngineText> depthwise_planes_text(const ScheduledKernel& kernel,
+                                                  const KernelNames& names) {
+  return std::make_unique<DepthwisePlanesText>(kernel, names);
+}
+std::unique_ptr<EngineText> depthwise_lines_text(const ScheduledKernel& kernel,
+                                                 const KernelNames& names) {
+  return std::make_unique<DepthwiseText>(kernel, names, "_lines");
+}
+std::unique_ptr<EngineText> depthwise_mma_text(const ScheduledKernel& kernel,
+                                               const KernelNames& names) {
+  const DepthwiseMmaConfig& e = *kernel.as<DepthwiseMmaConfig>();
+  return std::make_unique<BoxedResultsText>(kernel, names, e.image.map ? "_mma_boxes" : "_mma",
+                                            e.result, e.beside, e.result_rows > 0);
+}
+std::unique_ptr<EngineText> depthwise_gradient_mma_text(const ScheduledKernel& kernel,
+                                                        const KernelNames& names) {
+  return std::make_unique<DepthwiseText>(kernel, names, "_gradient_mma");
+}
+std::unique_ptr<EngineText> narrow_groups_text(const ScheduledKernel& kernel,
+                                               const KernelNames& names) {
+  return std::make_unique<BoxedResultsText>(kernel, names, "_groups",
+                                            kernel.as<NarrowGroupsConfig>()->result,
+                                            std::vector<DepthwiseOperand>{}, false);
+}
+std::unique_ptr<EngineText> narrow_groups_gradient_text(const ScheduledKernel& kernel,
+                                                        const KernelNames& names) {
+  return std::make_unique<DepthwiseText>(kernel, names, "_groups_gradient");
 }
 
 }  // namespace sinter

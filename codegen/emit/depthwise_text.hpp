@@ -1,7 +1,7 @@
 // The spatial dims of depthwise convolutions, for Config.
 #pragma once
 #include "emit/text_writer.hpp"
-#include "schedule/contraction/depthwise.hpp"
+#include "schedule/contraction/depthwise_config.hpp"
 
 namespace sinter {
 

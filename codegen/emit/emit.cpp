@@ -115,7 +115,18 @@ std::unique_ptr<EngineText> engine_text(const ScheduledKernel& kernel, const Ker
           [&](const MmaConfig&) { return mma_text(kernel, names); },
           [&](const WgmmaConfig&) { return wgmma_text(kernel, names); },
           [&](const ImageRowsConfig&) { return image_rows_text(kernel, names); },
-          [&](const DepthwiseConfig&) { return depthwise_text(kernel, names); },
+          [&](const DepthwiseWalkConfig&) { return depthwise_walk_text(kernel, names); },
+          [&](const DepthwiseRowsConfig&) { return depthwise_rows_text(kernel, names); },
+          [&](const DepthwisePlanesConfig&) { return depthwise_planes_text(kernel, names); },
+          [&](const DepthwiseLinesConfig&) { return depthwise_lines_text(kernel, names); },
+          [&](const DepthwiseMmaConfig&) { return depthwise_mma_text(kernel, names); },
+          [&](const DepthwiseGradientMmaConfig&) {
+            return depthwise_gradient_mma_text(kernel, names);
+          },
+          [&](const NarrowGroupsConfig&) { return narrow_groups_text(kernel, names); },
+          [&](const NarrowGroupsGradientConfig&) {
+            return narrow_groups_gradient_text(kernel, names);
+          },
           [&](const ChainedConfig&) { return chained_text(kernel, names); },
           [&](const AttentionConfig&) { return attention_text(kernel, names); },
           [&](const AttentionBackwardConfig&) { return attention_backward_text(kernel, names); }},

@@ -77,7 +77,22 @@ std::unique_ptr<EngineText> mma_text(const ScheduledKernel& kernel, const Kernel
 std::unique_ptr<EngineText> wgmma_text(const ScheduledKernel& kernel, const KernelNames& names);
 std::unique_ptr<EngineText> image_rows_text(const ScheduledKernel& kernel,
                                             const KernelNames& names);
-std::unique_ptr<EngineText> depthwise_text(const ScheduledKernel& kernel, const KernelNames& names);
+std::unique_ptr<EngineText> depthwise_walk_text(const ScheduledKernel& kernel,
+                                                const KernelNames& names);
+std::unique_ptr<EngineText> depthwise_rows_text(const ScheduledKernel& kernel,
+                                                const KernelNames& names);
+std::unique_ptr<EngineText> depthwise_planes_text(const ScheduledKernel& kernel,
+                                                  const KernelNames& names);
+std::unique_ptr<EngineText> depthwise_lines_text(const ScheduledKernel& kernel,
+                                                 const KernelNames& names);
+std::unique_ptr<EngineText> depthwise_mma_text(const ScheduledKernel& kernel,
+                                               const KernelNames& names);
+std::unique_ptr<EngineText> depthwise_gradient_mma_text(const ScheduledKernel& kernel,
+                                                        const KernelNames& names);
+std::unique_ptr<EngineText> narrow_groups_text(const ScheduledKernel& kernel,
+                                               const KernelNames& names);
+std::unique_ptr<EngineText> narrow_groups_gradient_text(const ScheduledKernel& kernel,
+                                                        const KernelNames& names);
 std::unique_ptr<EngineText> chained_text(const ScheduledKernel& kernel, const KernelNames& names);
 std::unique_ptr<EngineText> attention_text(const ScheduledKernel& kernel, const KernelNames& names);
 std::unique_ptr<EngineText> attention_backward_text(const ScheduledKernel& kernel,

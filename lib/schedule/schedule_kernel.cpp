@@ -1,5 +1,3 @@
-#include "schedule/contraction/channel_groups.hpp"
-#include "schedule/contraction/narrow_groups.hpp"
 #include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
@@ -11,6 +9,11 @@ ScheduledKernel scheduled(KernelSpec spec, Config config) {
   return {std::move(spec), std::move(config), microseconds, TileChoice{}, false};
 }
 
+ScheduledKernel scheduled(DepthwisePlan plan) {
+  return std::visit([&](auto& e) { return scheduled(std::move(plan.spec), std::move(e)); },
+                    plan.engine);
+}
+
 // The engines' estimates were fitted one by one, and differ by so much where measurements are
 // alike.
 constexpr double kSurelyFaster = 1.5;
@@ -20,12 +23,14 @@ template <class Other>
 ScheduledKernel or_groups(const KernelSpec& spec, const DeviceModel& device, const Other& other) {
   auto groups = plan_channel_groups(spec, device);
   if (groups && (device.overrides.depthwise == "ordinary" ||
-                 (device.overrides.depthwise == "planes" && groups->engine.planes)))
-    return scheduled(std::move(groups->spec), std::move(groups->engine));
+                 (device.overrides.depthwise == "planes" &&
+                  std::holds_alternative<DepthwisePlanesConfig>(groups->engine))))
+    return scheduled(*std::move(groups));
   ScheduledKernel kernel = other();
   const bool asked = device.overrides.depthwise == "mma" && kernel.depthwise();
-  if (!groups || asked || groups->engine.microseconds >= kernel.microseconds) return kernel;
-  return scheduled(std::move(groups->spec), std::move(groups->engine));
+  if (!groups || asked || config_of(groups->engine).microseconds >= kernel.microseconds)
+    return kernel;
+  return scheduled(*std::move(groups));
 }
 
 // Of the engines on tensor cores the one with the least estimated time: that of warpgroups (wgmma),
@@ -37,12 +42,12 @@ ScheduledKernel schedule_product(const KernelSpec& spec, const DeviceModel& devi
   auto wgmma = plan_wgmma(spec, device, tuning, tiles);
   std::optional<MmaPlan> mma;
   if (!spec.contraction().paired()) mma = plan_mma(spec, device);
-  if (auto groups = plan_narrow_groups(spec, device);
+  if (auto groups = plan_groups_on_tensor_cores(spec, device);
       groups && device.overrides.depthwise != "ordinary" &&
       (device.overrides.depthwise == "mma" ||
-       (!(wgmma && wgmma->microseconds < groups->engine.microseconds) &&
-        !(mma && mma->engine.microseconds < groups->engine.microseconds))))
-    return scheduled(std::move(groups->spec), std::move(groups->engine));
+       (!(wgmma && wgmma->microseconds < config_of(groups->engine).microseconds) &&
+        !(mma && mma->engine.microseconds < config_of(groups->engine).microseconds))))
+    return scheduled(*std::move(groups));
   if (auto rows = plan_image_rows(spec, device);
       rows && !(wgmma && wgmma->microseconds < rows->engine.microseconds) &&
       !(mma && mma->engine.microseconds < rows->engine.microseconds))
@@ -72,8 +77,7 @@ ScheduledKernel schedule_contraction(const KernelSpec& spec, const DeviceModel& 
             std::move(pooled->choice), pooled->tuned};
   }
   // Tensor cores would multiply a tile for the one column or row that a channel has.
-  if (auto depthwise = plan_depthwise(spec, device))
-    return scheduled(std::move(depthwise->spec), std::move(depthwise->engine));
+  if (auto depthwise = plan_depthwise(spec, device)) return scheduled(*std::move(depthwise));
   return or_groups(spec, device, [&] { return schedule_product(spec, device, tuning, tiles); });
 }
 
@@ -103,6 +107,17 @@ KernelChoice ScheduledKernel::ranked_choice() const {
 const WarpgroupConfig* ScheduledKernel::warpgroups() const {
   if (const WgmmaConfig* const e = wgmma()) return e;
   return image_rows();
+}
+
+const DepthwiseConfig* ScheduledKernel::depthwise() const {
+  return std::visit(
+      [](const auto& c) -> const DepthwiseConfig* {
+        if constexpr (std::is_convertible_v<decltype(&c), const DepthwiseConfig*>)
+          return &c;
+        else
+          return nullptr;
+      },
+      config);
 }
 
 const Launch& ScheduledKernel::launch() const {

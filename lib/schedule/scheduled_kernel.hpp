@@ -19,9 +19,12 @@
 
 namespace sinter {
 
-using KernelConfig = std::variant<PointwiseConfig, RowwiseConfig, SimtConfig, MmaConfig,
-                                  WgmmaConfig, ImageRowsConfig, DepthwiseConfig, ChainedConfig,
-                                  AttentionConfig, AttentionBackwardConfig>;
+using KernelConfig =
+    std::variant<PointwiseConfig, RowwiseConfig, SimtConfig, MmaConfig, WgmmaConfig,
+                 ImageRowsConfig, DepthwiseWalkConfig, DepthwiseRowsConfig, DepthwisePlanesConfig,
+                 DepthwiseLinesConfig, DepthwiseMmaConfig, DepthwiseGradientMmaConfig,
+                 NarrowGroupsConfig, NarrowGroupsGradientConfig, ChainedConfig, AttentionConfig,
+                 AttentionBackwardConfig>;
 
 struct ScheduledKernel {
   KernelSpec spec;  // the given one with its indices in the order that the engine wants
@@ -40,7 +43,11 @@ struct ScheduledKernel {
   const WgmmaConfig* wgmma() const { return std::get_if<WgmmaConfig>(&config); }
   const ImageRowsConfig* image_rows() const { return std::get_if<ImageRowsConfig>(&config); }
   const WarpgroupConfig* warpgroups() const;  // of wgmma() or image_rows()
-  const DepthwiseConfig* depthwise() const { return std::get_if<DepthwiseConfig>(&config); }
+  const DepthwiseConfig* depthwise() const;   // of any alternative of DepthwiseEngine
+  template <class Config>
+  const Config* as() const {
+    return std::get_if<Config>(&config);
+  }
   const ChainedConfig* chained() const { return std::get_if<ChainedConfig>(&config); }
   const AttentionConfig* attention() const { return std::get_if<AttentionConfig>(&config); }
   const AttentionBackwardConfig* attention_backward() const {

@@ -11,7 +11,7 @@ using namespace sinter::test;
 namespace {
 
 // Of an image and a square filter; `last`: channels lie together.
-DepthwiseConfig depthwise_schedule(DataType io, const Dims& x, std::int64_t filter,
+ScheduledKernel depthwise_schedule(DataType io, const Dims& x, std::int64_t filter,
                                    std::int64_t stride, bool gradient, bool last,
                                    DataType results = DataType::none) {
   Images i{.last = last, .g = Shared<Graph>::make(GraphOptions{.io = io})};
@@ -25,7 +25,7 @@ DepthwiseConfig depthwise_schedule(DataType io, const Dims& x, std::int64_t filt
   REQUIRE(kernels.size() == 1);
   const auto k = schedule_kernel(kernels[0], device_model("sm_90a"), {});
   REQUIRE(k.depthwise());
-  return *k.depthwise();
+  return k;
 }
 
 }  // namespace
@@ -83,7 +83,8 @@ TEST_CASE("several filters of a channel, 8-bit numbers and f32 in narrow groups 
 TEST_CASE("large depthwise convolutions of 16-bit numbers run on tensor cores") {
   const auto on_tensor_cores = [](DataType io, const Dims& x, std::int64_t filter,
                                   std::int64_t stride, bool gradient) {
-    return depthwise_schedule(io, x, filter, stride, gradient, true).mma.has_value();
+    return depthwise_schedule(io, x, filter, stride, gradient, true).as<DepthwiseMmaConfig>() !=
+           nullptr;
   };
   const Dims wide{64, 384, 28, 28}, flat{128, 144, 56, 56};
   for (const DataType io : {bf16, f16})
@@ -103,12 +104,13 @@ TEST_CASE("results of depthwise convolutions on tensor cores leave in boxes, wha
   for (const DataType results : {bf16, f32, f8e4m3})
     for (const bool gradient : {false, true}) {
       INFO(name(results));
-      const DepthwiseConfig e =
+      const ScheduledKernel k =
           depthwise_schedule(bf16, {64, 96, 56, 56}, 7, 1, gradient, true, results);
-      REQUIRE(e.mma);
-      REQUIRE(e.result);
-      CHECK(e.result->map->swizzle == e.lanes * e.each * info(results).bytes);
-      CHECK(e.result->map->box[0] == e.lanes * e.each);
+      const auto* const e = k.as<DepthwiseMmaConfig>();
+      REQUIRE(e);
+      REQUIRE(e->result);
+      CHECK(e->result->map->swizzle == e->lanes * e->each * info(results).bytes);
+      CHECK(e->result->map->box[0] == e->lanes * e->each);
     }
 }
 
@@ -125,9 +127,10 @@ TEST_CASE("what the epilogue of a depthwise convolution reads comes to where the
     const auto kernels = planned(*i.g).kernels;
     REQUIRE(kernels.size() == 1);
     const auto k = schedule_kernel(kernels[0], device_model("sm_90a"), {});
-    REQUIRE(k.depthwise());
-    CHECK(k.depthwise()->result.has_value() == (count < 4));
-    const auto& beside = k.depthwise()->beside;
+    const auto* const e = k.as<DepthwiseMmaConfig>();
+    REQUIRE(e);
+    CHECK(e->result.has_value() == (count < 4));
+    const auto& beside = e->beside;
     REQUIRE(beside.size() == (count < 4 ? static_cast<std::size_t>(count) : 0));
     for (std::size_t n = 0; n < beside.size(); ++n) CHECK(beside[n].in_place == (n == 0));
   }
@@ -188,7 +191,7 @@ TEST_CASE("filter gradients of large depthwise convolutions run on tensor cores 
     i.output(conv_wgrad(i.input("dy", x), i.input("x", x), w, padded(filter / 2, 1, 384)), "dw", w);
     const auto k = schedule_kernel(planned(*i.g).kernels[0], device_model(target), {});
     REQUIRE(k.depthwise());
-    return k.depthwise()->mma.has_value();
+    return k.as<DepthwiseGradientMmaConfig>() || k.as<NarrowGroupsGradientConfig>();
   };
   for (const DataType io : {bf16, f16}) {
     CHECK(on_tensor_cores(io, 7, "sm_90a"));
@@ -218,7 +221,7 @@ TEST_CASE("depthwise convolutions of small filters take pixels from boxes on sm_
         const auto k = schedule_kernel(planned(*i->g).kernels[0],
                                        device_model(boxes ? "sm_90a" : "sm_80"), {});
         REQUIRE(k.depthwise());
-        CHECK(k.depthwise()->boxes.has_value() == boxes);
+        CHECK((k.as<DepthwiseRowsConfig>() != nullptr) == boxes);
         // Pieces of whole sectors of the cache.
         CHECK(k.depthwise()->lanes * k.depthwise()->each % 16 == 0);
       }
@@ -243,7 +246,7 @@ TEST_CASE("depthwise convolutions of small images, channels first, take whole pl
           if (channels != 512 && i != &f) continue;  // whose image, or sum of images, may end there
           const auto k = schedule_kernel(planned(*i->g).kernels[0], device_model("sm_90a"), {});
           REQUIRE(k.depthwise());
-          CHECK(k.depthwise()->planes.has_value() == (channels == 512));
+          CHECK((k.as<DepthwisePlanesConfig>() != nullptr) == (channels == 512));
         }
       }
 }
@@ -251,7 +254,8 @@ TEST_CASE("depthwise convolutions of small images, channels first, take whole pl
 TEST_CASE("depthwise convolutions of many taps, channels first, run on tensor cores") {
   const auto in_lines = [](DataType io, const Dims& x, std::int64_t filter, std::int64_t stride,
                            bool gradient) {
-    return depthwise_schedule(io, x, filter, stride, gradient, false).lines.has_value();
+    return depthwise_schedule(io, x, filter, stride, gradient, false).as<DepthwiseLinesConfig>() !=
+           nullptr;
   };
   for (const DataType io : {bf16, f16})
     for (const bool gradient : {false, true}) {
@@ -272,7 +276,7 @@ TEST_CASE("depthwise convolutions of 8-bit floats and many taps are multiplied a
     REQUIRE(kernels.size() == (taps == 7 ? 3 : 1));
     const auto k = schedule_kernel(kernels.back(), device_model("sm_90a"), {});
     REQUIRE(k.depthwise());
-    CHECK(k.depthwise()->mma.has_value() == (taps == 7));
+    CHECK((k.as<DepthwiseMmaConfig>() != nullptr) == (taps == 7));
   }
 }
 

@@ -23,10 +23,10 @@
 #include "schedule/attention/forward.hpp"
 #include "schedule/attention/forward_f8.hpp"
 #include "schedule/attention/forward_parts.hpp"
+#include "schedule/contraction/depthwise.hpp"
 #include "schedule/contraction/held_type.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/mma.hpp"
-#include "schedule/contraction/narrow_groups.hpp"
 #include "schedule/contraction/wgmma.hpp"
 #include "schedule/scheduled_kernel.hpp"
 
@@ -221,7 +221,7 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
       return kernels;
     // Of larger images the estimates of loads are too long. (7 x 7 on an H100: 64 x 768 x 14 x 14
     // 73 us by loads, 51 so; 64 x 384 x 28 x 28 72 and 94, 64 x 96 x 56 x 56 77 and 103.)
-    const bool small = as_it_is.depthwise() && as_it_is.depthwise()->planes;
+    const bool small = as_it_is.as<DepthwisePlanesConfig>() != nullptr;
     if (small || anyway)
       if (auto kernels = if_faster(depthwise_last, "its channels are put together in memory first",
                                    spec, state, anyway, temporaries, cuts);
@@ -230,14 +230,15 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   }
   if (!matmul && plan_depthwise(spec, state.device())) return {};
   // Asked for by a test.
-  if (state.device().overrides.depthwise == "mma" && plan_narrow_groups(spec, state.device()))
+  if (state.device().overrides.depthwise == "mma" &&
+      plan_groups_on_tensor_cores(spec, state.device()))
     return {};
   const auto by_wgmma = [&](const KernelSpec& kernel) {
     return schedule_kernel(kernel, state.context()).warpgroups() != nullptr;
   };
   const auto by_groups = [&](const KernelSpec& kernel) {
     const ScheduledKernel k = schedule_kernel(kernel, state.context());
-    return k.depthwise() && k.depthwise()->groups;
+    return k.as<NarrowGroupsConfig>() || k.as<NarrowGroupsGradientConfig>();
   };
   const bool by_mma = !matmul && as_it_is.mma() && !as_it_is.mma()->cuda_cores();
   std::optional<double> whole;

@@ -5,15 +5,7 @@
 #include <cstdlib>
 
 #include "plan/access.hpp"
-#include "schedule/contraction/channel_groups.hpp"
-#include "schedule/contraction/depthwise_gradient_mma.hpp"
-#include "schedule/contraction/depthwise_lines.hpp"
-#include "schedule/contraction/depthwise_mma.hpp"
-#include "schedule/contraction/depthwise_planes.hpp"
-#include "schedule/contraction/depthwise_rows.hpp"
-#include "schedule/contraction/depthwise_walk.hpp"
 #include "schedule/contraction/index_order.hpp"
-#include "schedule/contraction/narrow_groups_gradient.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -170,7 +162,7 @@ bool channels_together(const KernelSpec& spec, const DepthwiseConfig& e, int bes
 class DepthwiseSearch {
  public:
   DepthwiseSearch(const KernelSpec& given, bool groups, const DeviceModel& device)
-      : plan_{given, {}}, groups_(groups), device_(device) {}
+      : spec_(given), groups_(groups), device_(device) {}
 
   std::optional<DepthwisePlan> make() {
     if (!find_operands() || !find_dims() || !find_widths()) return {};
@@ -189,15 +181,13 @@ class DepthwiseSearch {
     constexpr double kStrided = 1.8;
     const bool strided = std::any_of(
         dims_.begin(), dims_.end(), [](const ImageDim& d) { return d.divisor > 1 || d.pixel > 1; });
-    if (groups_ && strided) best_->microseconds *= kStrided;
-    e_ = *std::move(best_);
-    return std::move(plan_);
+    if (groups_ && strided) config_of(*best_).microseconds *= kStrided;
+    return DepthwisePlan{std::move(spec_), *std::move(best_)};
   }
 
  private:
-  DepthwisePlan plan_;
-  KernelSpec& spec_ = plan_.spec;
-  DepthwiseConfig& e_ = plan_.engine;
+  KernelSpec spec_;
+  DepthwiseConfig e_;  // what all engines have
   const bool groups_;
   const DeviceModel& device_;
   const KernelPort *image_ = nullptr, *other_ = nullptr;
@@ -207,7 +197,8 @@ class DepthwiseSearch {
   double image_elements_ = 0;
   std::vector<int> widths_{1};  // channels of a thread
   double memory_ = 0;           // microseconds
-  std::optional<DepthwiseConfig> best_;
+  std::optional<DepthwiseEngine> best_;
+  double best_microseconds() const { return config_of(*best_).microseconds; }
 
   bool find_operands() {
     const auto of_group = channels_of_group(spec_, groups_);
@@ -332,7 +323,7 @@ class DepthwiseSearch {
   void try_ordinary_cores() {
     const auto walk = [&](const DepthwiseConfig& w) {
       auto with = walked_on_ordinary_cores(spec_, w, dims_, memory_, device_);
-      if (with && (!best_ || with->microseconds < best_->microseconds)) best_ = std::move(with);
+      if (with && (!best_ || with->microseconds < best_microseconds())) best_ = std::move(with);
     };
     for (const int each : widths_) walk(with_width(each, most_lanes()));
     if (!best_ && e_.lanes != 1) walk(with_width(1, kFewestLanes));  // a large filter
@@ -347,10 +338,10 @@ class DepthwiseSearch {
     const bool sure = device_.overrides.depthwise == "planes" || of_group_ < 0;
     // Gradients' images are cut in as many parts as their own estimate says.
     if (best_ && sure && !e_.gradient)
-      planes->microseconds = std::min(planes->microseconds, best_->microseconds);
+      planes->microseconds = std::min(planes->microseconds, best_microseconds());
     if (device_.overrides.depthwise == "planes" ||
         (device_.overrides.depthwise.empty() &&
-         (!best_ || sure || planes->microseconds < best_->microseconds)))
+         (!best_ || sure || planes->microseconds < best_microseconds())))
       best_ = std::move(planes);
   }
 
@@ -362,15 +353,17 @@ class DepthwiseSearch {
     auto lines = plan_depthwise_lines(spec_, e_, dims_, memory_, device_);
     if (!lines) return;
     const bool faster =
-        !best_ || (!best_->planes && lines->microseconds < best_->microseconds &&
+        !best_ || (!std::holds_alternative<DepthwisePlanesConfig>(*best_) &&
+                   lines->microseconds < best_microseconds() &&
                    taps_of(spec_, lines->down) * taps_of(spec_, lines->across) >= kFewestInLines);
     if (device_.overrides.depthwise.empty() ? faster : device_.overrides.depthwise == "mma")
       best_ = std::move(lines);
   }
 
   // `name`: by which a test asks for it.
-  void consider(std::optional<DepthwiseConfig> other, std::string_view name, bool worth) {
-    const bool faster = worth && other && (!best_ || other->microseconds < best_->microseconds);
+  void consider(std::optional<DepthwiseEngine> other, std::string_view name, bool worth) {
+    const bool faster =
+        worth && other && (!best_ || config_of(*other).microseconds < best_microseconds());
     if (other &&
         (device_.overrides.depthwise.empty() ? faster : device_.overrides.depthwise == name))
       best_ = std::move(other);
@@ -381,8 +374,11 @@ class DepthwiseSearch {
     const int vector = channels() % 4 == 0 && walked(4) ? 4 : e_.each;
     e_.down = one_dim ? ImageDim{} : dims_.front();
     e_.across = dims_.back();
-    auto mma = e_.gradient ? plan_depthwise_gradient_mma(spec_, e_, memory_, device_)
-                           : plan_depthwise_mma(spec_, e_, vector, memory_, device_);
+    std::optional<DepthwiseEngine> mma;
+    if (e_.gradient)
+      mma = plan_depthwise_gradient_mma(spec_, e_, memory_, device_);
+    else
+      mma = plan_depthwise_mma(spec_, e_, vector, memory_, device_);
     // Few taps leave CUDA cores idle, too, and tensor cores' kernels move more through shared
     // memory, which their estimates know little of. (On an H100, ordinary and tensor cores: 128 x
     // 144 x 56 x 56, 3 x 3 101 and 98 to 126 us, its filter gradient 99 and 108 to 132; 64 x 384 x
@@ -401,7 +397,7 @@ class DepthwiseSearch {
                few_empty = std::ceil(all / width) * width <= kMostEmpty * all;
     if (!one_dim) consider(plan_depthwise_rows(spec_, e_, memory_, device_), "rows", true);
     if (mma && units && device_.overrides.depthwise == "mma" &&
-        mma->microseconds <= units->microseconds)
+        config_of(*mma).microseconds <= units->microseconds)
       units.reset();
     consider(std::move(mma), "mma", enough);
     consider(std::move(units), "mma", few_empty);
@@ -422,6 +418,15 @@ std::optional<DepthwisePlan> plan_depthwise(const KernelSpec& spec, const Device
 std::optional<DepthwisePlan> plan_channel_groups(const KernelSpec& spec,
                                                  const DeviceModel& device) {
   return DepthwiseSearch(spec, true, device).make();
+}
+
+std::optional<DepthwisePlan> plan_groups_on_tensor_cores(const KernelSpec& spec,
+                                                         const DeviceModel& device) {
+  if (auto gradient = plan_narrow_groups_gradient(spec, device))
+    return DepthwisePlan{std::move(gradient->spec), std::move(gradient->engine)};
+  if (auto groups = plan_narrow_groups(spec, device))
+    return DepthwisePlan{std::move(groups->spec), std::move(groups->engine)};
+  return {};
 }
 
 }  // namespace sinter

@@ -13,7 +13,8 @@ using tma::kUnit, tma::kMostDims;
 
 }  // namespace
 
-bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOperand& operand) {
+bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOperand& operand,
+             const DepthwiseGroups* groups) {
   const KernelPort& p = spec.ports[static_cast<std::size_t>(operand.port)];
   const Access& a = p.access;
   const std::int64_t bytes = info(p.type).bytes;
@@ -23,7 +24,6 @@ bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOper
   map.type = p.type;
   map.offset = (image ? operand.offset : a.offset) * bytes;
   // Channels of groups lie together, group by group.
-  const auto& groups = parts.groups;
   const std::int64_t together = groups ? groups->channels : 1;
   const int own = !groups ? -1 : image ? groups->inner : groups->outer;  // -1: one channel a group
   if (p.alignment < kUnit || map.offset < 0 || map.offset % kUnit != 0 || !a.via.empty() ||
@@ -102,7 +102,8 @@ bool loads_beside_channels(const KernelSpec& spec, int channel) {
 
 std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
                                                 const DepthwiseConfig& parts, bool loads,
-                                                std::vector<DepthwiseOperand>* beside) {
+                                                std::vector<DepthwiseOperand>* beside,
+                                                const DepthwiseGroups* groups) {
   DepthwiseOperand result;
   std::vector<DepthwiseOperand> read;
   for (const Statement& s : spec.body.statements) {
@@ -124,7 +125,7 @@ std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
     return spec.ports[static_cast<std::size_t>(o.port)];
   };
   const auto fits = [&](DepthwiseOperand& o) {
-    return port(o).access.windows.empty() && set_map(spec, parts, o) &&
+    return port(o).access.windows.empty() && set_map(spec, parts, o, groups) &&
            o.counted == parts.image.counted &&
            o.map->dim[0] * info(port(o).type).bytes % kUnit == 0;
   };

@@ -3,14 +3,16 @@
 #include <algorithm>
 #include <vector>
 
-#include "schedule/contraction/depthwise.hpp"
+#include "schedule/contraction/depthwise_config.hpp"
 
 namespace sinter {
 
 // Gives the image, or the other operand of a gradient, a tensor map of channels, columns, rows and
 // up to two other indices, without its box. `parts`: what is known of the spec, as in
 // plan_depthwise_mma. False where it lies otherwise or is not aligned.
-bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOperand& operand);
+// `groups`: whose channels lie together; none: single channels.
+bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOperand& operand,
+             const DepthwiseGroups* groups = nullptr);
 
 // What a box brings of a row of a stage: of the `needed` pixels from `first` on, a row's first of
 // the tensor's columns, those that may be there; where there is one tile of columns, none that lie
@@ -37,7 +39,8 @@ bool loads_beside_channels(const KernelSpec& spec, int channel);
 inline constexpr int kMostBeside = 3;
 std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
                                                 const DepthwiseConfig& parts, bool loads,
-                                                std::vector<DepthwiseOperand>* beside = nullptr);
+                                                std::vector<DepthwiseOperand>* beside = nullptr,
+                                                const DepthwiseGroups* groups = nullptr);
 void set_result_box(DepthwiseOperand& result, int lanes, int pixels, int planes);
 // Steps that a warp may be ahead of others, as the device code has it: rows of results are as many
 // more in shared memory.

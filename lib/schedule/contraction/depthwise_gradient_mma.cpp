@@ -49,10 +49,10 @@ bool plain(const ImageDim& d) { return d.divisor == 1 && d.pixel == 1 && d.tap =
 
 }  // namespace
 
-std::optional<DepthwiseConfig> plan_depthwise_gradient_mma(const KernelSpec& spec,
-                                                           const DepthwiseConfig& parts,
-                                                           double memory,
-                                                           const DeviceModel& device) {
+std::optional<DepthwiseGradientMmaConfig> plan_depthwise_gradient_mma(const KernelSpec& spec,
+                                                                      const DepthwiseConfig& parts,
+                                                                      double memory,
+                                                                      const DeviceModel& device) {
   const auto type = [&](const DepthwiseOperand& o) {
     return spec.ports[static_cast<std::size_t>(o.port)].type;
   };
@@ -65,7 +65,7 @@ std::optional<DepthwiseConfig> plan_depthwise_gradient_mma(const KernelSpec& spe
   if (!plain(down) || !plain(across) || !down.parts.empty() || !across.parts.empty() ||
       taps_of(spec, down) > kMostRowTaps || taps_of(spec, across) > kMostColumnTaps)
     return {};
-  DepthwiseConfig e = parts;
+  DepthwiseGradientMmaConfig e{parts};
   e.each = kChannels;
   const Step step(taps_of(spec, down), taps_of(spec, across));
   const int kept = step.kept(taps_of(spec, down));
@@ -83,7 +83,7 @@ std::optional<DepthwiseConfig> plan_depthwise_gradient_mma(const KernelSpec& spe
                steps = images * walks *
                        (std::ceil(static_cast<double>(down.extent) / step.rows) + kept);
   std::optional<double> least;
-  DepthwiseConfig best;
+  DepthwiseGradientMmaConfig best;
   for (const int lanes : {4, 8}) {
     e.lanes = lanes;
     e.threads = 32 * lanes + 32;
@@ -126,7 +126,7 @@ std::optional<DepthwiseConfig> plan_depthwise_gradient_mma(const KernelSpec& spe
                    us = std::max(waited, issued) + kExposed * std::min(waited, issued);
       if (least && *least <= us) continue;
       least = us;
-      e.mma = {.across = static_cast<int>(tiles), .stages = stages};
+      e.tiles = {.across = static_cast<int>(tiles), .stages = stages};
       e.grid = clamp_grid(grid);
       e.shared_bytes = static_cast<std::uint32_t>(shared(stages));
       e.least_blocks = static_cast<int>(ctas);

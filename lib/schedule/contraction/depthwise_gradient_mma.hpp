@@ -4,15 +4,19 @@
 #pragma once
 #include <optional>
 
-#include "schedule/contraction/depthwise.hpp"
+#include "schedule/contraction/depthwise_config.hpp"
 
 namespace sinter {
 
+struct DepthwiseGradientMmaConfig : DepthwiseConfig {
+  DepthwiseTiles tiles{};
+};
+
 // `parts` and `memory` as in plan_depthwise_mma. Nothing where there are strides, dilations, or
 // more than 7 x 8 taps, and where TMA cannot bring both operands.
-std::optional<DepthwiseConfig> plan_depthwise_gradient_mma(const KernelSpec& spec,
-                                                           const DepthwiseConfig& parts,
-                                                           double memory,
-                                                           const DeviceModel& device);
+std::optional<DepthwiseGradientMmaConfig> plan_depthwise_gradient_mma(const KernelSpec& spec,
+                                                                      const DepthwiseConfig& parts,
+                                                                      double memory,
+                                                                      const DeviceModel& device);
 
 }  // namespace sinter

@@ -21,10 +21,10 @@ constexpr double kExposed = 0.2;    // of the shorter of memory and instructions
 
 }  // namespace
 
-std::optional<DepthwiseConfig> plan_depthwise_lines(const KernelSpec& spec,
-                                                    const DepthwiseConfig& parts,
-                                                    const std::vector<ImageDim>& dims,
-                                                    double memory, const DeviceModel& device) {
+std::optional<DepthwiseLinesConfig> plan_depthwise_lines(const KernelSpec& spec,
+                                                         const DepthwiseConfig& parts,
+                                                         const std::vector<ImageDim>& dims,
+                                                         double memory, const DeviceModel& device) {
   const KernelPort& image = spec.ports[static_cast<std::size_t>(parts.image.port)];
   const KernelPort& filter = spec.ports[static_cast<std::size_t>(parts.other.port)];
   if (!parts.along_columns || parts.gradient || !parts.looped.empty() || dims.size() != 2 ||
@@ -33,7 +33,7 @@ std::optional<DepthwiseConfig> plan_depthwise_lines(const KernelSpec& spec,
   for (const ImageDim& d : dims)
     if (d.divisor != 1 || !d.parts.empty()) return {};
   const ContractionSpec& c = spec.contraction();
-  DepthwiseConfig e = parts;
+  DepthwiseLinesConfig e{parts};
   e.across = dims.back();
   e.down = dims.front();
   const ImageDim &down = *e.down, &line = *e.across;

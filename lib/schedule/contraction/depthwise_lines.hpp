@@ -5,16 +5,24 @@
 #include <optional>
 #include <vector>
 
-#include "schedule/contraction/depthwise.hpp"
+#include "schedule/contraction/depthwise_config.hpp"
 
 namespace sinter {
+
+// Tiles of results side by side of a warp, which walks over `run` rows of those and of others.
+struct DepthwiseLines {
+  int across = 1;
+};
+struct DepthwiseLinesConfig : DepthwiseConfig {
+  DepthwiseLines lines{};
+};
 
 // `parts`: what there is of a spec that plan_depthwise has read. `memory`: microseconds that memory
 // takes. Nothing where words of two pixels straddle ends of lines, or the filter has too many taps
 // for registers.
-std::optional<DepthwiseConfig> plan_depthwise_lines(const KernelSpec& spec,
-                                                    const DepthwiseConfig& parts,
-                                                    const std::vector<ImageDim>& dims,
-                                                    double memory, const DeviceModel& device);
+std::optional<DepthwiseLinesConfig> plan_depthwise_lines(const KernelSpec& spec,
+                                                         const DepthwiseConfig& parts,
+                                                         const std::vector<ImageDim>& dims,
+                                                         double memory, const DeviceModel& device);
 
 }  // namespace sinter

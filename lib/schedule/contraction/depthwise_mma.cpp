@@ -82,14 +82,14 @@ struct Bands {
   }
   // Those of threads that multiply and of others, which the former get from the latter; false where
   // they are too few.
-  bool set_registers(const DeviceModel& device, int ctas, DepthwiseTiles* tiles) const {
+  bool set_registers(const DeviceModel& device, int ctas, DepthwiseMmaConfig* e) const {
     constexpr int kUnit = 8, kMost = 240, kOthersMost = 88, kOthersLeast = 56;
     const int all = device.registers_per_sm / (ctas * threads()) / kUnit * kUnit * threads();
     for (int others = kOthersMost; others >= kOthersLeast; others -= kUnit) {
       const int own =
           std::min(kMost, (all - others * kOthers) / (threads() - kOthers) / kUnit * kUnit);
       if (own < registers() || others > all / threads()) continue;
-      if (tiles) tiles->consumer_registers = own, tiles->producer_registers = others;
+      if (e) e->consumer_registers = own, e->producer_registers = others;
       return true;
     }
     return false;
@@ -199,9 +199,9 @@ int columns_of(const KernelSpec& spec, const ImageDim& d) {
 
 }  // namespace
 
-std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
-                                                  const DepthwiseConfig& parts, int vector,
-                                                  double memory, const DeviceModel& device) {
+std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
+                                                     const DepthwiseConfig& parts, int vector,
+                                                     double memory, const DeviceModel& device) {
   const auto type = [&](const DepthwiseOperand& o) {
     return spec.ports[static_cast<std::size_t>(o.port)].type;
   };
@@ -210,7 +210,7 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
   const ImageDim &down = *parts.down, &line = *parts.across;
   if (vector < 2 || down.divisor != 1 || line.divisor != 1) return {};
 
-  DepthwiseConfig e = parts;
+  DepthwiseMmaConfig e{parts};
   e.rows = 1;
   e.columns = kWidth;
   e.packing = choose_packing(spec, e.channel, std::min(kWidth, widest_pack(spec)));
@@ -299,13 +299,15 @@ std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
         e.each = each;
         e.lanes = lanes;
         e.run = static_cast<int>(run);
-        e.mma = {.across = across, .stages = stages, .rows = together};
+        e.tiles = {.across = across, .stages = stages};
+        e.image_rows = together;
+        e.result_rows = e.consumer_registers = e.producer_registers = 0;
         e.image.map.reset();
         e.result.reset();
         e.beside.clear();
         if (boxed) {
-          e.mma->result_rows = kResultRows;
-          b.set_registers(device, static_cast<int>(ctas), &*e.mma);
+          e.result_rows = kResultRows;
+          b.set_registers(device, static_cast<int>(ctas), &e);
           e.image = image;
           set_box(e.image, units, b.pixels, b.pixels, 0, false);
           e.image.map->box[3] = b.planes();

@@ -4,16 +4,26 @@
 #pragma once
 #include <optional>
 
-#include "schedule/contraction/depthwise.hpp"
+#include "schedule/contraction/depthwise_config.hpp"
 
 namespace sinter {
+
+struct DepthwiseMmaConfig : DepthwiseConfig {
+  DepthwiseTiles tiles{};
+  int image_rows = 1;  // of the image a step
+  // By TMA, with warps that multiply and others that load and store: rows of results in shared
+  // memory, and registers of both. 0: all warps do all.
+  int result_rows = 0, consumer_registers = 0, producer_registers = 0;
+  std::optional<DepthwiseOperand> result{};  // that TMA stores in boxes
+  std::vector<DepthwiseOperand> beside{};    // that the epilogue reads, and TMA brings
+};
 
 // `parts`: what there is of a spec that plan_depthwise has read: image, other, channel, down,
 // across. `vector`: the most neighbouring channels, up to 4, that lie together and aligned in the
 // image. `memory`: microseconds that memory takes. Nothing where the filter's lines are too long
 // for one multiplication or its rows too many for registers.
-std::optional<DepthwiseConfig> plan_depthwise_mma(const KernelSpec& spec,
-                                                  const DepthwiseConfig& parts, int vector,
-                                                  double memory, const DeviceModel& device);
+std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
+                                                     const DepthwiseConfig& parts, int vector,
+                                                     double memory, const DeviceModel& device);
 
 }  // namespace sinter

@@ -85,31 +85,31 @@ std::int64_t channels_of_pieces(const KernelSpec& spec, const KernelPort& p, std
   return kPiece / std::gcd(kPiece, elements * bytes);
 }
 
-int port_beside_results(const KernelSpec& spec, const DepthwiseConfig& e) {
-  if (!e.planes || !e.result) return -1;
+int port_beside_results(const KernelSpec& spec, const DepthwisePlanesConfig& e) {
+  if (!e.result) return -1;
   const int filters = index_of_filters(spec.contraction());
   for (const Statement& s : spec.body.statements)
     if (is_load(s) && !is_of_channel(spec, s.port, e.channel, filters)) return s.port;
   return -1;
 }
 
-std::optional<DepthwiseConfig> plan_depthwise_planes(const KernelSpec& spec,
-                                                     const DepthwiseConfig& parts,
-                                                     const std::vector<ImageDim>& dims,
-                                                     double memory, const DeviceModel& device) {
+std::optional<DepthwisePlanesConfig> plan_depthwise_planes(const KernelSpec& spec,
+                                                           const DepthwiseConfig& parts,
+                                                           const std::vector<ImageDim>& dims,
+                                                           double memory,
+                                                           const DeviceModel& device) {
   const ContractionSpec& c = spec.contraction();
   if (!parts.along_columns || dims.size() > 2 || parts.looped.size() > 1) return {};
-  DepthwiseConfig e = parts;
+  DepthwisePlanesConfig e{parts};
   e.packing = choose_packing(spec, dims.back().pixel_index, 8);
   e.across = dims.back();
   e.down = dims.size() > 1 ? std::optional(dims.front()) : std::nullopt;
-  e.planes.emplace();
   const int filters = index_of_filters(c);
   const KernelPort& image = spec.ports[static_cast<std::size_t>(e.image.port)];
   std::int64_t plane = e.across->extent;
   if (e.across->stride != 1 || (e.down && e.down->stride != plane)) return {};
   if (e.down) plane *= e.down->extent;
-  e.planes->pixels = plane;
+  e.planes.pixels = plane;
   std::vector<int> walked;
   for (const ImageDim& d : dims) {
     if (!d.parts.empty() || d.divisor > kMostPhases) return {};
@@ -118,11 +118,11 @@ std::optional<DepthwiseConfig> plan_depthwise_planes(const KernelSpec& spec,
   }
   for (const ImageDim& d : e.looped) {
     if (d.stride != plane || d.pixel_index >= 0) return {};
-    e.planes->pixels *= spec.extent[d.tap_index];
+    e.planes.pixels *= spec.extent[d.tap_index];
     walked.push_back(d.tap_index);
   }
   const std::int64_t of_pixels =
-      channels_of_pieces(spec, image, e.image.offset, e.channel, walked, e.planes->pixels);
+      channels_of_pieces(spec, image, e.image.offset, e.channel, walked, e.planes.pixels);
   if (of_pixels == 0) return {};
   const std::int64_t all_units = spec.extent[e.channel],
                      of_group = filters < 0 ? 1 : spec.extent[filters];
@@ -188,7 +188,7 @@ std::optional<DepthwiseConfig> plan_depthwise_planes(const KernelSpec& spec,
   const auto shared_of = [&](std::int64_t units, std::int64_t together) {
     const auto whole = [](double bytes) { return std::ceil(bytes / kPiece) * kPiece; };
     const double of_block = static_cast<double>(units * together);
-    return whole(of_block * static_cast<double>(e.planes->pixels) * image_bytes) +
+    return whole(of_block * static_cast<double>(e.planes.pixels) * image_bytes) +
            whole(static_cast<double>(units * of_group * (all_taps | 1)) * 4) +
            whole(of_block * static_cast<double>(of_group * results) * result_bytes);
   };
@@ -215,13 +215,13 @@ std::optional<DepthwiseConfig> plan_depthwise_planes(const KernelSpec& spec,
         const auto unlike = [](std::int64_t n) {
           return std::abs(std::log2(static_cast<double>(n) / 64));
         };
-        if (busy < most || (busy == most && unlike(units) >= unlike(e.planes->units))) continue;
+        if (busy < most || (busy == most && unlike(units) >= unlike(e.planes.units))) continue;
         most = busy;
-        e.planes->units = static_cast<int>(units);
-        e.planes->images = static_cast<int>(together);
+        e.planes.units = static_cast<int>(units);
+        e.planes.images = static_cast<int>(together);
       }
-    return std::ceil(static_cast<double>(all_units) / e.planes->units) *
-           std::ceil(images / e.planes->images) * (most < 0 ? 0 : 1);
+    return std::ceil(static_cast<double>(all_units) / e.planes.units) *
+           std::ceil(images / e.planes.images) * (most < 0 ? 0 : 1);
   };
   double grid = choose(taps_of(spec, e.down) > 5 ? 256 : 128);
   for (int threads = e.threads / 2; threads >= 64 && grid < 2 * device.sms; threads /= 2)
@@ -231,7 +231,7 @@ std::optional<DepthwiseConfig> plan_depthwise_planes(const KernelSpec& spec,
   // blocks 4.1 us and 1.6 by loads; 8 x 512 x 14 x 14 in 256 3.2 and 3.1.)
   if (grid < device.sms && !asked) return {};
   e.grid = clamp_grid(grid);
-  e.shared_bytes = static_cast<std::uint32_t>(shared_of(e.planes->units, e.planes->images));
+  e.shared_bytes = static_cast<std::uint32_t>(shared_of(e.planes.units, e.planes.images));
 
   // Clocks of an SM that issues the instructions of its thread blocks, roughly.
   constexpr double kIssued = 2.2, kItem = 120, kPixel = 3, kResult = 4, kStep = 30, kFactor = 28,
@@ -244,11 +244,11 @@ std::optional<DepthwiseConfig> plan_depthwise_planes(const KernelSpec& spec,
                    kItem + steps * (looped * (advance * seen(spec, e.across, e.columns) * kPixel +
                                               products + (looped > 1 ? taps + kStep : 0)) +
                                     e.rows * e.columns * kResult + kStep),
-               per_thread = std::ceil(static_cast<double>(e.planes->units * e.planes->images) *
+               per_thread = std::ceil(static_cast<double>(e.planes.units * e.planes.images) *
                                       of_unit / e.threads),
                code = e.threads / 32.0 * per_thread * item +
                       (e.shared_bytes / kPiece * kMoved +
-                       static_cast<double>(e.planes->units * of_group) * all_taps * kFactor) /
+                       static_cast<double>(e.planes.units * of_group) * all_taps * kFactor) /
                           32,
                issued = (std::ceil(grid / device.sms) * code / kIssued + kBegin) / device.clock;
   e.microseconds =

@@ -60,8 +60,8 @@ struct Problem {
   double images, batches, channel_bytes;
 };
 
-Part part_of_plane(const KernelSpec& spec, const DepthwiseConfig& e, const Problem& p, int columns,
-                   int run) {
+Part part_of_plane(const KernelSpec& spec, const DepthwisePlanesConfig& e, const Problem& p,
+                   int columns, int run) {
   const KernelPort &image = spec.ports[static_cast<std::size_t>(e.image.port)],
                    &other = spec.ports[static_cast<std::size_t>(e.other.port)];
   const int image_bytes = info(image.type).bytes, other_bytes = info(other.type).bytes;
@@ -73,7 +73,7 @@ Part part_of_plane(const KernelSpec& spec, const DepthwiseConfig& e, const Probl
             .registers = 0,
             .instructions = 0,
             .fronts = 0};
-  const int line = seen(spec, e.across, columns), pack = line_pack(spec, e, columns),
+  const int line = seen(spec, e.across, columns), pack = line_pack(spec, e, columns, true),
             of_gradient = gradient_pack(spec, e, columns),
             loads = p.advance * ((line + pack - 1) / pack + (pack > 1)),
             loads_of_gradient = (columns + of_gradient - 1) / of_gradient;
@@ -85,7 +85,7 @@ Part part_of_plane(const KernelSpec& spec, const DepthwiseConfig& e, const Probl
                        channel = lane / (part.parts_across * part.parts_down);
     const auto own = static_cast<std::size_t>(lane);
     pixels[own] =
-        image_bytes * (channel * e.planes->pixels + below * run * p.advance * e.across->extent +
+        image_bytes * (channel * e.planes.pixels + below * run * p.advance * e.across->extent +
                        at * columns * static_cast<std::int64_t>(e.across->pixel));
     results[own] =
         other_bytes * (channel * p.down * p.across + below * run * p.across + at * columns);
@@ -104,20 +104,20 @@ Part part_of_plane(const KernelSpec& spec, const DepthwiseConfig& e, const Probl
 }
 
 // Shared memory of a thread block: tiles, and then sums of all threads.
-double shared_of(const DepthwiseConfig& e, const Problem& p) {
+double shared_of(const DepthwisePlanesConfig& e, const Problem& p) {
   const auto whole = [](double bytes) { return std::ceil(bytes / kPiece) * kPiece; };
-  const DepthwisePlanes& t = *e.planes;
+  const DepthwisePlanes& t = e.planes;
   return std::max(t.stages * (whole(static_cast<double>(t.units * t.images) * p.channel_bytes) +
                               static_cast<double>(kPiece)),
                   static_cast<double>(e.threads) * (p.taps | 1) * 4);
 }
 
 // Microseconds of a choice, without the launch.
-double estimate(const DepthwiseConfig& e, const Problem& p, const Part& part, double memory,
+double estimate(const DepthwisePlanesConfig& e, const Problem& p, const Part& part, double memory,
                 const DeviceModel& device) {
   constexpr double kIssued = 2.2, kAlone = 0.25, kWait = 1600, kWaitAhead = 400, kBegin = 3000,
                    kCopy = 6, kImage = 40, kStore = 40, kMany = 4;
-  const DepthwisePlanes& t = *e.planes;
+  const DepthwisePlanes& t = e.planes;
   const double warps = e.threads / 32.0, shared = e.shared_bytes,
                tile = static_cast<double>(t.units * t.images) * p.channel_bytes,
                // Teams of warps copy an image's run each, of both operands.
@@ -155,22 +155,19 @@ double estimate(const DepthwiseConfig& e, const Problem& p, const Part& part, do
 
 }  // namespace
 
-std::optional<DepthwiseConfig> plan_depthwise_planes_gradient(const KernelSpec& spec,
-                                                              const DepthwiseConfig& parts,
-                                                              const std::vector<ImageDim>& dims,
-                                                              double memory,
-                                                              const DeviceModel& device) {
+std::optional<DepthwisePlanesConfig> plan_depthwise_planes_gradient(
+    const KernelSpec& spec, const DepthwiseConfig& parts, const std::vector<ImageDim>& dims,
+    double memory, const DeviceModel& device) {
   const ContractionSpec& c = spec.contraction();
   if (!parts.gradient || parts.lanes != 1 || dims.size() > 2 || !parts.looped.empty() ||
       index_of_filters(c) >= 0)
     return {};
-  DepthwiseConfig e = parts;
+  DepthwisePlanesConfig e{parts};
   e.each = 1;
   e.rows = 1;
   e.packing = choose_packing(spec, e.channel, 1);
   e.across = dims.back();
   e.down = dims.size() > 1 ? std::optional(dims.front()) : std::nullopt;
-  e.planes.emplace();
   const KernelPort &image = spec.ports[static_cast<std::size_t>(e.image.port)],
                    &other = spec.ports[static_cast<std::size_t>(e.other.port)];
   const ImageDim& line = *e.across;
@@ -197,9 +194,9 @@ std::optional<DepthwiseConfig> plan_depthwise_planes_gradient(const KernelSpec& 
       (e.down && p.down > 1 && dy.stride[e.down->pixel_index] != p.across))
     return {};
   const std::int64_t plane = static_cast<std::int64_t>(p.down) * p.across;
-  e.planes->pixels = line.extent * (e.down ? e.down->extent : 1);
+  e.planes.pixels = line.extent * (e.down ? e.down->extent : 1);
   const std::int64_t of_image = channels_of_pieces(spec, image, e.image.offset, e.channel, walked,
-                                                   e.planes->pixels),
+                                                   e.planes.pixels),
                      of_gradient =
                          channels_of_pieces(spec, other, dy.offset, e.channel, pixels, plane);
   if (of_image == 0 || of_gradient == 0 ||
@@ -210,11 +207,11 @@ std::optional<DepthwiseConfig> plan_depthwise_planes_gradient(const KernelSpec& 
              small = p.across <= kMostResults && line.extent <= kMostPixels;
   if (device.overrides.depthwise != "planes" && !(narrow && small && memory >= kWorth)) return {};
   p.least_units = std::lcm(of_image, of_gradient);
-  p.channel_bytes = static_cast<double>(e.planes->pixels * info(image.type).bytes) +
+  p.channel_bytes = static_cast<double>(e.planes.pixels * info(image.type).bytes) +
                     static_cast<double>(plane * info(other.type).bytes);
 
   std::optional<double> least;
-  DepthwiseConfig best;
+  DepthwisePlanesConfig best;
   const auto consider = [&](const Part& part, std::int64_t units, int together, int stages) {
     const double items =
         static_cast<double>(units) * together * part.parts_across * part.parts_down;
@@ -222,9 +219,9 @@ std::optional<DepthwiseConfig> plan_depthwise_planes_gradient(const KernelSpec& 
     e.columns = part.columns;
     e.run = part.run;
     e.threads = static_cast<int>((items + 31) / 32) * 32;
-    e.planes->units = static_cast<int>(units);
-    e.planes->images = together;
-    e.planes->stages = stages;
+    e.planes.units = static_cast<int>(units);
+    e.planes.images = together;
+    e.planes.stages = stages;
     const double shared = shared_of(e, p),
                  grid = std::ceil(static_cast<double>(p.all_units) / static_cast<double>(units)) *
                         p.batches;

@@ -64,9 +64,9 @@ struct Block {
 
 }  // namespace
 
-std::optional<DepthwiseConfig> plan_depthwise_rows(const KernelSpec& spec,
-                                                   const DepthwiseConfig& parts, double memory,
-                                                   const DeviceModel& device) {
+std::optional<DepthwiseRowsConfig> plan_depthwise_rows(const KernelSpec& spec,
+                                                       const DepthwiseConfig& parts, double memory,
+                                                       const DeviceModel& device) {
   const KernelPort& image = spec.ports[static_cast<std::size_t>(parts.image.port)];
   if (!device.has_tma || !device.has_wgmma || parts.gradient || parts.along_columns ||
       parts.each != kEach || !parts.down || !parts.looped.empty() || info(image.type).bytes != 2)
@@ -75,7 +75,7 @@ std::optional<DepthwiseConfig> plan_depthwise_rows(const KernelSpec& spec,
   if (!down.parts.empty() || !line.parts.empty() || down.divisor > kMostPhases ||
       line.divisor > kMostPhases)
     return {};
-  DepthwiseConfig e = parts;
+  DepthwiseRowsConfig e{parts};
   const ContractionSpec& c = spec.contraction();
   const double planes =
       elements(spec.extent, 0, e.channel) * elements(spec.extent, c.first_m(), c.first_n() - 2);
@@ -88,7 +88,7 @@ std::optional<DepthwiseConfig> plan_depthwise_rows(const KernelSpec& spec,
   if (channels * planes * results_down * results_across == 0) return {};
   const int cost = element_cost(spec, spec.body);
   std::optional<double> least;
-  DepthwiseConfig best;
+  DepthwiseRowsConfig best;
 
   // The shapes of one kind of walk, with as many stages as keep memory busy.
   const auto consider = [&](const Block& s, double strips) {

@@ -99,7 +99,7 @@ double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w
                results = static_cast<double>(w.rows) * w.columns,
                products = results * taps * e.each / (divisor(e.down) * divisor(e.across)),
                moves = 2 * (results * (w.slots - 1) + w.pixels),
-               pack = line_pack(spec, e, w.columns),
+               pack = line_pack(spec, e, w.columns, false),
                load = w.pixels * (pack > 1 ? kPacked + kPixel * kRagged / pack : kPixel + e.each);
   double step = products + load + moves * (e.gradient ? 1 : e.each);
   step += results *
@@ -155,24 +155,22 @@ int slots_of(const KernelSpec& spec, const std::optional<ImageDim>& d, int resul
   return (seen(spec, d, results) + advance - 1) / advance;
 }
 
-int line_pack(const KernelSpec& spec, const DepthwiseConfig& e, int columns) {
-  if (e.lanes > 1 || e.mma || e.lines || e.boxes || e.groups || !e.across ||
-      e.across->stride != 1 || !e.across->parts.empty())
-    return 1;
+int line_pack(const KernelSpec& spec, const DepthwiseConfig& e, int columns, bool in_shared) {
+  if (e.lanes > 1 || !e.across || e.across->stride != 1 || !e.across->parts.empty()) return 1;
   const KernelPort& p = spec.ports[static_cast<std::size_t>(e.image.port)];
   const int aligned = alignment(spec, p, e.across->pixel_index, kMoveBytes),
             most = static_cast<int>(e.across->extent & -e.across->extent);  // that divide the line
   return widest(info(p.type).bytes, [&](int n) {
     // Pairs pay with many taps: 14 x 14, 7 x 7 63.5 us and 50 so, 3 x 3 40 and 47.
     // In shared memory they cost what one does.
-    if (n == 2 && most == 2 && taps_of(spec, e.across) < 5 && !e.planes) return false;
+    if (n == 2 && most == 2 && taps_of(spec, e.across) < 5 && !in_shared) return false;
     return n <= aligned && e.image.offset % n == 0 && e.across->extent % n == 0 &&
            columns * e.across->pixel % (n * e.across->divisor) == 0;
   });
 }
 
 int gradient_pack(const KernelSpec& spec, const DepthwiseConfig& e, int columns) {
-  if (!e.gradient || e.lanes > 1 || e.mma || e.boxes || e.groups || !e.across) return 1;
+  if (!e.gradient || e.lanes > 1 || !e.across) return 1;
   const KernelPort& p = spec.ports[static_cast<std::size_t>(e.other.port)];
   const int line = e.across->pixel_index, aligned = alignment(spec, p, line, kMoveBytes);
   if (p.access.stride[line] != 1) return 1;
@@ -181,9 +179,11 @@ int gradient_pack(const KernelSpec& spec, const DepthwiseConfig& e, int columns)
   });
 }
 
-std::optional<DepthwiseConfig> walked_on_ordinary_cores(const KernelSpec& spec, DepthwiseConfig e,
-                                                        const std::vector<ImageDim>& dims,
-                                                        double memory, const DeviceModel& device) {
+std::optional<DepthwiseWalkConfig> walked_on_ordinary_cores(const KernelSpec& spec,
+                                                            DepthwiseConfig e,
+                                                            const std::vector<ImageDim>& dims,
+                                                            double memory,
+                                                            const DeviceModel& device) {
   // The last two dims are walked over, or the last alone, down or across, where filters are large.
   const ContractionSpec& c = spec.contraction();
   const int filters = index_of_filters(c);
@@ -192,7 +192,7 @@ std::optional<DepthwiseConfig> walked_on_ordinary_cores(const KernelSpec& spec, 
   const int pixel_bytes = info(spec.ports[static_cast<std::size_t>(e.image.port)].type).bytes;
   const std::vector<ImageDim> looped = std::move(e.looped);
   std::optional<double> least;
-  std::optional<DepthwiseConfig> best;
+  std::optional<DepthwiseWalkConfig> best;
   enum class Way { both, across, down };
   for (const Way way : {Way::both, Way::across, Way::down}) {
     const bool both = way == Way::both;
@@ -244,7 +244,7 @@ std::optional<DepthwiseConfig> walked_on_ordinary_cores(const KernelSpec& spec, 
                             (!both && dims.size() > 1 ? kOneOfTwo : 1);
           if (least && *least <= us) continue;
           least = us;
-          best = e;
+          best = DepthwiseWalkConfig{e};
           best->rows = rows;
           best->columns = columns;
           best->run = w.run;

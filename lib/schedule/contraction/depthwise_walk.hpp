@@ -1,9 +1,12 @@
 // The blocks of results that threads of CUDA cores compute of a depthwise convolution, and how
 // they walk down the image: codegen/device/family/contraction_depthwise.cuh.
 #pragma once
-#include "schedule/contraction/channel_groups.hpp"
+#include "schedule/contraction/depthwise_config.hpp"
 
 namespace sinter {
+
+// On CUDA cores, with pixels that threads load to registers.
+struct DepthwiseWalkConfig : DepthwiseConfig {};
 
 // Coordinates of the image that a block of `results` neighbours sees, as the device code's Axis has
 // them.
@@ -20,10 +23,17 @@ inline constexpr int kMostPhases = 4;  // of a strided data gradient, along one 
 // each is a statement of its own, which takes time to compile.
 inline constexpr int kMostUnrolled = 1700;
 
+// Where pixels of a line lie together: those of the image, and those of the result's gradient, that
+// a thread loads at once. `in_shared`: pixels are there.
+int line_pack(const KernelSpec& spec, const DepthwiseConfig& e, int columns, bool in_shared);
+int gradient_pack(const KernelSpec& spec, const DepthwiseConfig& e, int columns);
+
 // Rows and columns of a thread's block and its walk; nothing where filters are too large. `memory`:
 // microseconds that memory takes.
-std::optional<DepthwiseConfig> walked_on_ordinary_cores(const KernelSpec& spec, DepthwiseConfig e,
-                                                        const std::vector<ImageDim>& dims,
-                                                        double memory, const DeviceModel& device);
+std::optional<DepthwiseWalkConfig> walked_on_ordinary_cores(const KernelSpec& spec,
+                                                            DepthwiseConfig e,
+                                                            const std::vector<ImageDim>& dims,
+                                                            double memory,
+                                                            const DeviceModel& device);
 
 }  // namespace sinter

@@ -8,7 +8,6 @@
 #include "schedule/contraction/depthwise_boxes.hpp"
 #include "schedule/contraction/depthwise_walk.hpp"
 #include "schedule/contraction/index_order.hpp"
-#include "schedule/contraction/narrow_groups_gradient.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -56,19 +55,18 @@ void place_groups(KernelSpec& spec, int group, const DepthwiseGroups& groups, De
   roles.side = {groups.outer};
 }
 
-std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
-                                                const DeviceModel& device) {
+std::optional<NarrowGroupsPlan> plan_narrow_groups(const KernelSpec& given,
+                                                   const DeviceModel& device) {
   if (!device.has_tma || !device.has_wgmma) return {};
-  if (auto gradient = plan_narrow_groups_gradient(given, device)) return gradient;
   const ContractionSpec* const old = given.as_contraction();
   if (!old || !is_plain_product(*old) || !given.columns.empty() || old->batch == 0 || old->n != 1 ||
       old->m < 2 || reads_joined_indices(given))
     return {};
-  DepthwisePlan plan{given, {}};
+  NarrowGroupsPlan plan{given, {}};
   KernelSpec& spec = plan.spec;
   const ContractionSpec& c = spec.contraction();
-  DepthwiseConfig& e = plan.engine;
-  DepthwiseGroups groups;
+  NarrowGroupsConfig& e = plan.engine;
+  DepthwiseGroups& groups = e.groups;
   ConvolutionRoles roles;
   if (!read_k(spec, roles, groups)) return {};
   groups.outer = c.first_n();
@@ -102,8 +100,7 @@ std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
       roles.taps.size() !=
           static_cast<std::size_t>((e.down->tap_index >= 0) + (e.across->tap_index >= 0)))
     return {};
-  e.groups = groups;
-  if (!set_map(spec, e, e.image) || e.image.counted.size() != 1) return {};
+  if (!set_map(spec, e, e.image, &groups) || e.image.counted.size() != 1) return {};
   const double planes = elements(spec.extent, 0, e.channel) *
                         elements(spec.extent, c.first_m(), c.first_n() - 2),
                rows = static_cast<double>(spec.extent[e.down->pixel_index]),
@@ -118,18 +115,19 @@ std::optional<DepthwisePlan> plan_narrow_groups(const KernelSpec& given,
   const int across = static_cast<int>(std::ceil(tiles / walks)), images = kMostTiles / across,
             line = (across * kWidth + reach + 7) / 8 * 8;
   if (line > tma::kMostBox) return {};
-  e.groups->planes = images;
+  groups.planes = images;
   e.each = kUnit / groups.channels;
   e.lanes = kWarps;
   e.columns = kWidth;
   e.threads = 32 * kWarps;
-  e.mma = {.across = across, .stages = kStages};
+  e.tiles = {.across = across, .stages = kStages};
   const std::int64_t first =
       e.across->base + std::min<std::int64_t>(0, e.across->tap * (line_taps - 1));
   set_box(e.image, kWarps, line, across * kWidth + reach, first, walks == 1);
   e.packing = choose_packing(spec, groups.outer, std::min(groups.channels, widest_pack(spec)));
   // stmatrix puts them to shared memory.
-  if ((e.result = result_in_boxes(spec, e, false)) && info(e.result->map->type).bytes != 2)
+  if ((e.result = result_in_boxes(spec, e, false, nullptr, &groups)) &&
+      info(e.result->map->type).bytes != 2)
     e.result.reset();
   if (e.result) set_result_box(*e.result, kWarps, across * kWidth, images);
   const double blocks = std::ceil(number / (kWarps * e.each)),

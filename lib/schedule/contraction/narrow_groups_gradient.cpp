@@ -74,8 +74,9 @@ std::vector<Lanes> lanes_for(int all_units, int units_of_group) {
 }
 
 // The engine that `parts`, whose groups are known, suggests.
-std::optional<DepthwiseConfig> plan_gradient(const KernelSpec& spec, const DepthwiseConfig& parts,
-                                             double memory, const DeviceModel& device) {
+std::optional<NarrowGroupsGradientConfig> plan_gradient(const KernelSpec& spec,
+                                                        const NarrowGroupsGradientConfig& parts,
+                                                        double memory, const DeviceModel& device) {
   const auto type = [&](const DepthwiseOperand& o) {
     return spec.ports[static_cast<std::size_t>(o.port)].type;
   };
@@ -84,11 +85,11 @@ std::optional<DepthwiseConfig> plan_gradient(const KernelSpec& spec, const Depth
       info(type(parts.image)).bytes != 2 || !plain(down) || !plain(across) ||
       taps_of(spec, down) > kMostTaps || taps_of(spec, across) > kMostTaps)
     return {};
-  DepthwiseConfig e = parts;
-  const int group = e.groups->channels, units = std::max(1, group / kUnit);
+  NarrowGroupsGradientConfig e = parts;
+  const int group = e.groups.channels, units = std::max(1, group / kUnit);
   e.each = std::max(1, kUnit / group);
   e.rows = 1;
-  if (!set_map(spec, e, e.image) || !set_map(spec, e, e.other)) return {};
+  if (!set_map(spec, e, e.image, &e.groups) || !set_map(spec, e, e.other, &e.groups)) return {};
   const ContractionSpec& c = spec.contraction();
   const double channels = static_cast<double>(spec.extent[e.channel]) * group,
                images = elements(spec.extent, c.first_k(), spec.extent.size() - 2),
@@ -106,11 +107,11 @@ std::optional<DepthwiseConfig> plan_gradient(const KernelSpec& spec, const Depth
                      rows = std::max<std::int64_t>(0, std::min(down.extent, met) - first);
   const double steps = images * walks * static_cast<double>(rows);
   e.columns = step.tiles * kWidth;
-  e.packing = e.groups->inner >= 0
-                  ? choose_packing(spec, e.groups->inner, std::min(2, widest_pack(spec)))
+  e.packing = e.groups.inner >= 0
+                  ? choose_packing(spec, e.groups.inner, std::min(2, widest_pack(spec)))
                   : choose_packing(spec, e.channel, 1);
   std::optional<double> least;
-  DepthwiseConfig best;
+  NarrowGroupsGradientConfig best;
   for (const auto& [lanes, line_units] :
        lanes_for(static_cast<int>(std::ceil(channels / kUnit)), units)) {
     e.lanes = lanes;
@@ -150,7 +151,8 @@ std::optional<DepthwiseConfig> plan_gradient(const KernelSpec& spec, const Depth
                    us = std::max(waited, issued) + kExposed * std::min(waited, issued);
       if (least && *least <= us) continue;
       least = us;
-      e.mma = {.across = step.tiles, .stages = stages, .line_units = line_units};
+      e.tiles = {.across = step.tiles, .stages = stages};
+      e.line_units = line_units;
       e.grid = clamp_grid(grid);
       e.shared_bytes = static_cast<std::uint32_t>(shared);
       e.least_blocks = static_cast<int>(most);
@@ -165,17 +167,17 @@ std::optional<DepthwiseConfig> plan_gradient(const KernelSpec& spec, const Depth
 
 }  // namespace
 
-std::optional<DepthwiseConfig> plan_units_gradient(const KernelSpec& spec,
-                                                   const DepthwiseConfig& parts, double memory,
-                                                   const DeviceModel& device) {
+std::optional<NarrowGroupsGradientConfig> plan_units_gradient(const KernelSpec& spec,
+                                                              const DepthwiseConfig& parts,
+                                                              double memory,
+                                                              const DeviceModel& device) {
   if (!parts.gradient || !parts.down || !parts.looped.empty()) return {};
-  DepthwiseConfig e = parts;
-  e.groups = DepthwiseGroups{};
+  const NarrowGroupsGradientConfig e{parts};
   return plan_gradient(spec, e, memory, device);
 }
 
-std::optional<DepthwisePlan> plan_narrow_groups_gradient(const KernelSpec& given,
-                                                         const DeviceModel& device) {
+std::optional<NarrowGroupsGradientPlan> plan_narrow_groups_gradient(const KernelSpec& given,
+                                                                    const DeviceModel& device) {
   if (!device.has_tma || !device.has_wgmma) return {};
   const ContractionSpec* const old = given.as_contraction();
   if (!old || !is_plain_product(*old) || !given.columns.empty() || old->batch == 0 || old->m != 1 ||
@@ -183,10 +185,10 @@ std::optional<DepthwisePlan> plan_narrow_groups_gradient(const KernelSpec& given
       !std::all_of(old->k_indices.begin(), old->k_indices.end(),
                    [](KIndex k) { return k == KIndex::pixels; }))
     return {};
-  DepthwisePlan plan{given, {}};
+  NarrowGroupsGradientPlan plan{given, {}};
   KernelSpec& spec = plan.spec;
   const ContractionSpec& c = spec.contraction();
-  DepthwiseConfig& e = plan.engine;
+  NarrowGroupsGradientConfig& e = plan.engine;
   e.gradient = true;
   const KernelPort* const image = loaded_as_it_is(spec, c.b().body);
   const KernelPort* const other = loaded_as_it_is(spec, c.a().body);

@@ -1,18 +1,30 @@
 // Filter gradients of convolutions in groups of few channels on the tensor cores of sm_90a: how
 // codegen/device/family/contraction_depthwise_groups_gradient.cuh runs them.
 #pragma once
-#include "schedule/contraction/depthwise.hpp"
+#include "schedule/contraction/depthwise_config.hpp"
 
 namespace sinter {
 
+struct NarrowGroupsGradientConfig : DepthwiseConfig {
+  DepthwiseTiles tiles{};
+  DepthwiseGroups groups{};
+  int line_units = 0;  // of 8 channels of a line in shared memory
+};
+
+struct NarrowGroupsGradientPlan {
+  KernelSpec spec;  // the given one with its indices in the order that the kernel wants
+  NarrowGroupsGradientConfig engine;
+};
+
 // Of groups of 2 to 32 channels. Nothing where the spec is no such gradient.
-std::optional<DepthwisePlan> plan_narrow_groups_gradient(const KernelSpec& spec,
-                                                         const DeviceModel& device);
+std::optional<NarrowGroupsGradientPlan> plan_narrow_groups_gradient(const KernelSpec& spec,
+                                                                    const DeviceModel& device);
 
 // Of single channels, whose operands, dims and channel index `parts` has. `memory`: microseconds
 // that memory takes.
-std::optional<DepthwiseConfig> plan_units_gradient(const KernelSpec& spec,
-                                                   const DepthwiseConfig& parts, double memory,
-                                                   const DeviceModel& device);
+std::optional<NarrowGroupsGradientConfig> plan_units_gradient(const KernelSpec& spec,
+                                                              const DepthwiseConfig& parts,
+                                                              double memory,
+                                                              const DeviceModel& device);
 
 }  // namespace sinter
