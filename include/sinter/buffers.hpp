@@ -35,7 +35,7 @@ class Array {
   Memory memory_;
 };
 
-// The workspace that an executable asks for.
+// The workspace that an executable asks for. It outlives what is bound to it.
 class Scratch {
  public:
   explicit Scratch(const Executable& e)

@@ -36,7 +36,7 @@ class Device {
   int ordinal_;
 };
 
-// How far a call that takes long has come.
+// Progress of planning and compiling, for a call that takes long.
 struct PlanProgress {
   enum class Stage : std::uint8_t { planning, compiling } stage{};
   int done = 0, total = 0;  // kernels
@@ -76,12 +76,13 @@ class Plan {
     Dims dim, stride;    // elements
     std::int64_t bytes;  // that the pointer must reach
     bool written;
-    bool by_value;      // takes a number, not memory
+    bool by_value;      // takes a scalar, not memory
     bool read;          // an input that is not read may be left unbound
     std::string alias;  // of an output: the input whose memory it may be given, or empty
     std::optional<std::int64_t> uid;  // that the graph gave it
   };
 
+  // Names the graph's unnamed tensors and changes nothing else of it.
   static Result<Plan> make(Graph& graph, PlanOptions options = {});
   static Result<Plan> from_json(std::string_view text, std::string_view file = {});
   std::string to_json() const;  // canonical: reading it back and writing it gives the same bytes
@@ -135,7 +136,7 @@ class TensorKey {
   std::int64_t number_ = 0;
 };
 
-// Of an input that is passed by value. It is rounded to the tensor's data type.
+// A scalar of an input that is passed by value. It is rounded to the tensor's data type.
 struct Number {
   double value = 0;
   std::int64_t integer = 0;  // the same, exact, where it was given as an integer
@@ -143,7 +144,7 @@ struct Number {
 };
 
 // The memory of one input or output: {"x", memory}, {"x", pointer, bytes} or {"x", pointer}; of an
-// input that is passed by value the number: {"lr", 0.01f}. Memory of fewer bytes than the tensor
+// input that is passed by value the scalar: {"lr", 0.01f}. Memory of fewer bytes than the tensor
 // needs (Plan::TensorInfo::bytes) is refused, where the size is known. So is memory that a tensor
 // that is written shares with another one, but for an output that the graph declares an alias of
 // an input: both may be given the same memory, or the output none of its own.
@@ -164,6 +165,7 @@ struct Binding {
   }
 };
 
+// At least Executable::workspace_bytes(). Calls that may overlap in time need one each.
 struct Workspace {
   void* pointer = nullptr;  // 256-byte aligned device memory
   std::int64_t bytes = 0;
@@ -174,13 +176,14 @@ struct Workspace {
 
 // An executable and the memory it works on: argument structs and tensor maps are complete, so that
 // execute() launches and does nothing else. It may be copied, kept longer than the executable, and
-// used from any thread; calls that may overlap in time need memory of their own.
+// used from any thread; calls that may overlap in time need memory of their own. It keeps pointers:
+// tensors and workspace must outlive it.
 class BoundExecutable {
  public:
   Status execute(Stream stream) const;
-  // With other numbers than those bound, for this call: bound->execute(stream, {{"lr", 0.02f}}).
-  Status execute(Stream stream, std::span<const Binding> numbers) const;
-  Status execute(Stream stream, std::initializer_list<Binding> numbers) const;
+  // With other scalars than those bound, for this call: bound->execute(stream, {{"lr", 0.02f}}).
+  Status execute(Stream stream, std::span<const Binding> scalars) const;
+  Status execute(Stream stream, std::initializer_list<Binding> scalars) const;
 
   struct Impl;
   explicit BoundExecutable(Shared<const Impl> impl) : impl_(std::move(impl)) {}
@@ -192,7 +195,8 @@ class BoundExecutable {
 };
 
 // A plan loaded on a device. execute() is const and may run from any thread on any stream at once,
-// given different workspaces; it allocates nothing and compiles nothing, so it can be captured.
+// given different workspaces; it allocates nothing and compiles nothing, so it can be captured. On
+// a GPU it returns while kernels run; on the CPU backend when the results are there.
 class Executable {
  public:
   Status execute(Stream stream, std::span<const Binding> bindings, Workspace workspace = {}) const;
@@ -246,6 +250,7 @@ Result<Prepared> prepare(Graph& graph, PlanOptions options);
 // heap.
 class Memory {
  public:
+  // Aligned to 256 bytes.
   static Result<Memory> allocate(Device device, std::int64_t bytes);
   Memory(Memory&&) noexcept;
   Memory& operator=(Memory&&) noexcept;

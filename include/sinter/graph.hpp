@@ -26,7 +26,7 @@ struct TensorDesc {
   DataType data_type = DataType::none;  // none: by role, see Graph::type
   bool output = false;                  // the caller sees it
   bool has_value = false;               // a pass-by-value scalar, never in memory
-  bool bound_value = false;    // its number comes with each execute(); `value` is NaN, so that
+  bool bound_value = false;    // its value comes with each execute(); `value` is NaN, so that
                                // nothing in a plan takes it for a known one
   bool constant = false;       // an input that stays the same from call to call, see prepare()
   TensorId alias = kNoTensor;  // an output: the input whose memory it may be given
@@ -57,9 +57,9 @@ struct Node {
 
 struct GraphOptions {
   std::string name = "graph";
-  DataType io = DataType::f32;
-  DataType intermediate = DataType::f32;
-  DataType compute = DataType::f32;
+  DataType io = DataType::f32;            // of inputs and outputs that state none
+  DataType intermediate = DataType::f32;  // of virtual tensors that state none
+  DataType compute = DataType::f32;  // of the arithmetic; tf32 is legal here and in NodeOptions
   bool internal = false;  // made by the library: splitting axes may give more than kMaxRank dims
 };
 
@@ -71,27 +71,29 @@ class Tensor {
  public:
   Tensor() = default;
   Tensor(Graph* graph, TensorId id) : graph_(graph), id_(id) {}
-  // A result that its operation was not asked for; `option` says what would ask for it.
-  static Tensor absent(Graph* graph, const char* option) {
-    Tensor t(graph, kNoTensor);
-    t.option_ = option;
-    return t;
-  }
   explicit operator bool() const { return id_ != kNoTensor; }
   bool known() const;  // its graph has a tensor of this id
   TensorId id() const { return id_; }
   Graph* graph() const { return graph_; }
   const TensorDesc& desc() const;
   Dims dim() const { return desc().dim; }  // a copy: descriptions move as the graph grows
-  const char* missing_option() const { return option_; }  // null but for absent()
 
   // Names the tensor and, where that has no name yet, the operation that makes it. Names stand in
   // messages, in `sinter explain` and in the names of kernels.
   Tensor named(std::string name) const;
   // The data type it is stored in and rounded to.
   Tensor type(DataType type, Where where = Where::current()) const;
-  // A number that is passed by value with so many dims, all 1: lengths of attention have four.
+  // A pass-by-value scalar with so many dims, all 1: lengths of attention have four.
   Tensor of_rank(int rank, Where where = Where::current()) const;
+
+  // For builders: a result that its operation was not asked for; `option` says what would ask for
+  // it.
+  static Tensor absent(Graph* graph, const char* option) {
+    Tensor t(graph, kNoTensor);
+    t.option_ = option;
+    return t;
+  }
+  const char* missing_option() const { return option_; }  // null but for absent()
 
  private:
   Graph* graph_ = nullptr;
@@ -116,7 +118,7 @@ inline Shape nhwc(const Dims& dim) {
   for (int i = 1; i + 1 < packed.size(); ++i) stride.push_back(packed[i]);
   return {dim, stride};
 }
-// A matrix, or a batch of them, whose columns lie together: the transpose of a packed one.
+// A matrix, or a batch of them, in column-major order: the transpose of a packed one.
 inline Shape transposed(const Dims& dim) {
   if (dim.size() < 2) return dim;
   Dims stride = packed_strides(dim);
@@ -128,10 +130,10 @@ inline Shape transposed(const Dims& dim) {
 struct TensorOptions {
   std::string name{};
   Dims dim{};
-  Dims stride{};
+  Dims stride{};  // elements; empty: packed row-major
   DataType data_type = DataType::none;
-  std::optional<std::int64_t> uid{};
-  std::int64_t alignment = 16;
+  std::optional<std::int64_t> uid{};  // to bind it by, see Uid
+  std::int64_t alignment = 16;        // bytes, of the pointer that will be bound
   bool constant = false;  // an input that stays the same from call to call, see prepare()
   Tensor alias{};         // of an output: an input whose memory it may be given, see GRAPH_JSON.md
 };
@@ -150,12 +152,14 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
 
   // ---- building
+  // An input. Of no data type: the graph's io type.
   Tensor tensor(TensorOptions options, Where where = Where::current());
   Tensor tensor(std::string name, const Shape& shape, DataType type = DataType::none,
                 Where where = Where::current());
-  // An input of one element whose number is given at each execute(): {"lr", 0.01f}.
+  // An input of one element whose value is given at each execute(): {"lr", 0.01f}.
   Tensor scalar_input(std::string name, DataType type = DataType::f32,
                       Where where = Where::current());
+  // A pass-by-value scalar whose value is part of the graph.
   Tensor scalar(double value, DataType type = DataType::f32, std::string name = {},
                 Where where = Where::current());
   Tensor scalar_integer(std::int64_t value, DataType type = DataType::i64, std::string name = {},
@@ -164,20 +168,6 @@ class Graph {
   // `options` replace what the tensor had, where given.
   Tensor output(Tensor t, std::string name, TensorOptions options = {},
                 Where where = Where::current());
-
-  // The general form that the named builders and the JSON reader use. Inputs and outputs are by
-  // port; an output that is kNoTensor is not connected, kNewTensor asks for a fresh virtual tensor.
-  // Returns the id of each output port; all poisoned where a rule is broken.
-  static constexpr TensorId kNewTensor = -2;
-  std::vector<TensorId> add(OpKind op, Attributes attributes, std::vector<TensorId> inputs,
-                            std::vector<TensorId> outputs, NodeOptions options, Where where);
-  // Declares a tensor that a later add() produces (or an input); dims may be absent.
-  TensorId declare(TensorDesc desc);
-
-  // Checks and reports what concerns one tensor alone; `written` by a node.
-  bool valid_tensor(const TensorDesc& t, bool written);
-  // Reports a type that nodes which read the tensor were not checked with.
-  bool keeps_kind(TensorId t, DataType type, const Where& where);
 
   // Names the unnamed, checks the whole, and returns every diagnostic so far. Building may go on.
   Diagnostics check();
@@ -189,8 +179,6 @@ class Graph {
   const std::vector<TensorDesc>& tensors() const { return tensors_; }
   const std::vector<Node>& nodes() const { return nodes_; }
   const TensorDesc& operator[](TensorId id) const { return tensors_[static_cast<std::size_t>(id)]; }
-  TensorDesc& edit(TensorId id) { return tensors_[static_cast<std::size_t>(id)]; }
-  Node& edit_node(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
   const Diagnostics& diagnostics() const { return diagnostics_; }
 
   // The stored data type: as declared or, where absent, that of the port which produces it, or else
@@ -201,26 +189,12 @@ class Graph {
     const DataType type = port_type(id);
     return type != DataType::none ? type : usual_type(id);
   }
-  DataType usual_type(TensorId id) const {
-    return is_virtual(id) ? options_.intermediate : options_.io;
-  }
-  // What the port that produces a tensor makes it where none is declared; none: the usual type,
-  // which is kept where it is f64 and so holds more.
-  DataType port_type(TensorId id) const {
-    const NodeId producer = (*this)[id].producer;
-    if (producer < 0 || producer >= static_cast<NodeId>(nodes_.size())) return DataType::none;
-    if (usual_type(id) == DataType::f64) return DataType::none;
-    const Node& n = nodes_[static_cast<std::size_t>(producer)];
-    for (std::size_t i = 0; i < n.outputs.size(); ++i)
-      if (n.outputs[i] == id) return info(n.op).outputs[i].type;
-    return DataType::none;
-  }
   Dims stride(TensorId id) const {
     const auto& t = (*this)[id];
     return t.stride.empty() ? packed_strides(t.dim) : t.stride;
   }
   bool is_input(TensorId id) const { return (*this)[id].producer < 0 && !is_known(id); }
-  // A pass-by-value scalar whose number the graph holds.
+  // A pass-by-value scalar whose value the graph holds.
   bool is_known(TensorId id) const { return (*this)[id].has_value && !(*this)[id].bound_value; }
   bool is_virtual(TensorId id) const { return (*this)[id].producer >= 0 && !(*this)[id].output; }
   DataType compute(const Node& n) const {
@@ -241,9 +215,40 @@ class Graph {
   std::string label(TensorId id) const;    // its name, or "#id"
   std::optional<TensorId> find(std::string_view tensor_name) const;
 
+  // ---- for builders, readers of documents and passes over graphs; programs need none of these
+
+  // The general form of a node. Inputs and outputs are by port; an output that is kNoTensor is not
+  // connected, kNewTensor asks for a fresh virtual tensor. Returns the id of each output port; all
+  // poisoned where a rule is broken.
+  static constexpr TensorId kNewTensor = -2;
+  std::vector<TensorId> add(OpKind op, Attributes attributes, std::vector<TensorId> inputs,
+                            std::vector<TensorId> outputs, NodeOptions options, Where where);
+  // Declares a tensor that a later add() produces (or an input); dims may be absent.
+  TensorId declare(TensorDesc desc);
+  TensorDesc& edit(TensorId id) { return tensors_[static_cast<std::size_t>(id)]; }
   void report(Diagnostic d) { diagnostics_.push_back(std::move(d)); }
+  // Checks and reports what concerns one tensor alone; `written` by a node.
+  bool valid_tensor(const TensorDesc& t, bool written);
+  DataType usual_type(TensorId id) const {
+    return is_virtual(id) ? options_.intermediate : options_.io;
+  }
+  // What the port that produces a tensor makes it where none is declared; none: the usual type,
+  // which is kept where it is f64 and so holds more.
+  DataType port_type(TensorId id) const {
+    const NodeId producer = (*this)[id].producer;
+    if (producer < 0 || producer >= static_cast<NodeId>(nodes_.size())) return DataType::none;
+    if (usual_type(id) == DataType::f64) return DataType::none;
+    const Node& n = nodes_[static_cast<std::size_t>(producer)];
+    for (std::size_t i = 0; i < n.outputs.size(); ++i)
+      if (n.outputs[i] == id) return info(n.op).outputs[i].type;
+    return DataType::none;
+  }
 
  private:
+  friend class Tensor;
+  Node& edit_node(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
+  // Reports a type that nodes which read the tensor were not checked with.
+  bool keeps_kind(TensorId t, DataType type, const Where& where);
   static Diagnostic about(Rule rule, const TensorDesc& t);
   void check_alias(const TensorDesc& t, const std::vector<int>& aliases, Diagnostics& all) const;
 

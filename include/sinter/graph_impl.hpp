@@ -150,7 +150,7 @@ inline Tensor Graph::tensor(std::string name, const Shape& shape, DataType type,
 
 inline Tensor Graph::scalar_input(std::string name, DataType type, Where where) {
   const Tensor t = scalar(0, type, std::move(name), where);
-  edit(t.id()).bind_value();
+  if (t) edit(t.id()).bind_value();
   return t;
 }
 
@@ -162,13 +162,14 @@ inline Tensor Graph::scalar(double value, DataType type, std::string name, Where
   t.value = value;
   t.integer_value = value > -0x1p63 && value < 0x1p63 ? static_cast<std::int64_t>(value) : 0;
   t.where = where;
+  if (!valid_tensor(t, false)) return {};
   return {this, declare(std::move(t))};
 }
 
 inline Tensor Graph::scalar_integer(std::int64_t value, DataType type, std::string name,
                                     Where where) {
   Tensor t = scalar(static_cast<double>(value), type, std::move(name), where);
-  edit(t.id()).integer_value = value;
+  if (t) edit(t.id()).integer_value = value;
   return t;
 }
 
@@ -365,9 +366,11 @@ inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
     }
     desc.dim = dim;
     desc.dim_known = true;
-    desc.producer = id;
     if (!valid_tensor(TensorDesc(desc), true)) return poisoned;
   }
+  // Only now that the node will exist: a producer is looked up by whoever names its tensors.
+  for (TensorId t : node.outputs)
+    if (t != kNoTensor) edit(t).producer = id;
   for (TensorId t : node.inputs)
     if (t >= 0) edit(t).read = true;
   nodes_.push_back(std::move(node));
@@ -417,7 +420,9 @@ inline Diagnostics Graph::check() {
     if (repeated.contains(t.name)) report_tensor(Rule::tensor_name, t);
     if (t.uid && !uids.insert(std::to_string(*t.uid))) report_tensor(Rule::tensor_uid, t);
     if (t.output && t.producer < 0) report_tensor(Rule::tensor_role, t);
-    if (t.producer < 0 && !t.has_value && !t.dim_known) report_tensor(Rule::tensor_dim_missing, t);
+    // One that nobody named is a result of a node that was refused, and reported with that.
+    if (t.producer < 0 && !t.has_value && !t.dim_known && (t.named || diagnostics_.empty()))
+      report_tensor(Rule::tensor_dim_missing, t);
   }
   if (!any_output && all.empty()) {
     Diagnostic d{};

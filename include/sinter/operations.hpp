@@ -2,133 +2,19 @@
 // Attributes are designated initialisers, and so are a node's name and compute type, the last
 // argument of every builder: matmul(x, w, {.name = "q_proj", .compute = tf32}). A number may stand
 // wherever a tensor of one element may: it becomes a pass-by-value scalar, i64 where the port takes
-// integers (seeds, offsets), else f32. `{}` leaves an optional operand out.
+// integers (seeds, offsets), else f32. `{}` leaves an optional operand out. One must be a tensor.
+//
+// Dims of results are inferred; shapes below are those of operands and results. A result is virtual
+// until Graph::output() names it, and has the graph's intermediate type unless .type() gives it
+// another. Memory order (channels last, transposed weights) is a matter of strides, not of dims.
 #pragma once
-#include <initializer_list>
-#include <type_traits>
-
-#include "sinter/graph.hpp"
+#include "sinter/ops/operand.hpp"
 
 namespace sinter {
 
-// A tensor or a number, with the place of the user's call: implicit conversion happens there.
-struct Operand {
-  Operand(Where w = Where::current()) : where(w) {}
-  Operand(Tensor t, Where w = Where::current()) : tensor(t), where(w) {}
-  template <class Number>
-    requires std::is_arithmetic_v<Number>
-  Operand(Number v, Where w = Where::current())
-      : value(static_cast<double>(v)), is_value(true), where(w) {
-    if constexpr (std::is_integral_v<Number>) integer = static_cast<std::int64_t>(v);
-  }
-  // What an operation with several results gives: its first one.
-  template <class Results>
-    requires(std::is_class_v<Results> && !std::is_same_v<Results, Tensor> &&
-             !std::is_same_v<Results, Operand> && std::is_convertible_v<Results, Tensor>)
-  Operand(const Results& r, Where w = Where::current()) : Operand(static_cast<Tensor>(r), w) {}
-  explicit operator bool() const { return is_value || tensor; }
-  Tensor tensor;
-  double value = 0;
-  std::int64_t integer = 0;  // the same, where the number was an integer
-  bool is_value = false;
-  Where where;
-};
+// ---- pointwise: operands broadcast by NumPy's rule
 
-namespace detail {
-
-inline Graph* graph_of(std::initializer_list<Operand> operands) {
-  for (const auto& o : operands)
-    if (o.tensor.graph()) return o.tensor.graph();
-  return nullptr;
-}
-
-// An operand that its operation was not asked for.
-inline void report_absent(Graph& g, OpKind op, int port, const Operand& o) {
-  Diagnostic d{};
-  d.rule = Rule::port_missing;
-  d.node = text({name(op), " #", g.nodes().size()});
-  d.attribute = info(op).variadic
-                    ? text({"port IN_", port})
-                    : text({"port ", info(op).inputs[static_cast<std::size_t>(port)].name});
-  d.seen = "a result that its operation was not asked for";
-  d.fix = text({o.tensor.missing_option(), " there"});
-  d.file = o.where.file;
-  d.line = o.where.line;
-  g.report(std::move(d));
-}
-
-// Adds a node whose operands are all present; an operand that is poisoned poisons the results.
-// Outputs marked true are new virtual tensors.
-inline std::vector<Tensor> add_any_node(OpKind op, Attributes attributes,
-                                        std::initializer_list<Operand> operands,
-                                        std::vector<TensorId> outputs, NodeOptions options = {},
-                                        unsigned optional_from = 64) {
-  std::vector<Tensor> results(outputs.size());
-  Graph* g = graph_of(operands);
-  if (!g) return results;
-  std::vector<TensorId> inputs;
-  unsigned i = 0;
-  Where where;
-  for (const auto& o : operands) {
-    if (i == 0) where = o.where;
-    if (o.is_value && (op == OpKind::rng || is_index_port(op, static_cast<int>(i)))) {
-      inputs.push_back(g->scalar_integer(o.integer, DataType::i64, {}, o.where).id());
-    } else if (o.is_value) {
-      inputs.push_back(g->scalar(o.value, DataType::f32, {}, o.where).id());
-    } else if (o.tensor.missing_option()) {
-      report_absent(*g, op, static_cast<int>(i), o);
-      return results;
-    } else if (!o.tensor) {
-      // What a reported mistake poisoned stays silent; add() reports a port that was forgotten.
-      if (i < optional_from && !g->diagnostics().empty()) return results;
-      inputs.push_back(kNoTensor);
-    } else if (o.tensor.graph() != g) {
-      inputs.push_back(-3);  // refused as foreign
-    } else {
-      inputs.push_back(o.tensor.id());
-    }
-    ++i;
-  }
-  const auto ids = g->add(op, std::move(attributes), std::move(inputs), std::move(outputs),
-                          std::move(options), where);
-  for (std::size_t j = 0; j < ids.size() && j < results.size(); ++j)
-    if (ids[j] >= 0) results[j] = Tensor(g, ids[j]);
-  return results;
-}
-
-// The same from an attribute struct. An overload of the above would have the compiler look for
-// conversions from every struct to every other, which takes it longer than all the rest here.
-template <class A>
-std::vector<Tensor> add_node(OpKind op, const A& attributes, std::initializer_list<Operand> operands,
-                             std::vector<TensorId> outputs, NodeOptions options = {},
-                             unsigned optional_from = 64) {
-  Attributes any;
-  any.emplace<A>(attributes);
-  return add_any_node(op, any, operands, std::move(outputs), std::move(options), optional_from);
-}
-
-inline constexpr TensorId kNew = Graph::kNewTensor;
-// Declares a result whose dims the user gives; poisoned operands give kNoTensor.
-inline TensorId declare(std::initializer_list<Operand> operands, const Dims& dim, Where where) {
-  Graph* g = graph_of(operands);
-  if (!g) return kNoTensor;
-  TensorDesc t;
-  t.dim = dim;
-  t.dim_known = !dim.empty();
-  t.where = where;
-  return g->declare(t);
-}
-inline TensorId wanted(bool want) { return want ? kNew : kNoTensor; }
-// A result that was asked for, poisoned or not; else one that says what would have asked for it.
-inline Tensor or_absent(const std::vector<Tensor>& results, std::size_t i, bool asked,
-                        const char* option) {
-  return asked ? results[i] : Tensor::absent(results[0].graph(), option);
-}
-
-}  // namespace detail
-
-// ---- pointwise
-
+// The general form: the mode's operands IN_0, IN_1, IN_2.
 inline Tensor pointwise(PointwiseAttributes a, Operand x, NodeOptions n = {}) {
   return detail::add_node(OpKind::pointwise, a, {x}, {detail::kNew}, std::move(n))[0];
 }
@@ -141,13 +27,13 @@ inline Tensor pointwise(PointwiseAttributes a, Operand x, Operand y, Operand z,
 }
 
 // The builders that pointwise_modes.hpp names; a backward mode takes dy, x. The others follow.
-#define SINTER_UNARY(mode_, formula, function, ...)                           \
-  inline Tensor function(Operand x, NodeOptions n = {}) {                     \
-    return pointwise({.mode = PointwiseMode::mode_}, x, std::move(n));        \
+#define SINTER_UNARY(mode_, formula, function, ...)                    \
+  inline Tensor function(Operand x, NodeOptions n = {}) {              \
+    return pointwise({.mode = PointwiseMode::mode_}, x, std::move(n)); \
   }
-#define SINTER_BINARY(mode_, formula, function, ...)                          \
-  inline Tensor function(Operand a, Operand b, NodeOptions n = {}) {          \
-    return pointwise({.mode = PointwiseMode::mode_}, a, b, std::move(n));     \
+#define SINTER_BINARY(mode_, formula, function, ...)                      \
+  inline Tensor function(Operand a, Operand b, NodeOptions n = {}) {      \
+    return pointwise({.mode = PointwiseMode::mode_}, a, b, std::move(n)); \
   }
 #define SINTER_OTHER(...)
 SINTER_POINTWISE_MODES(SINTER_UNARY, SINTER_BINARY, SINTER_OTHER, SINTER_OTHER)
@@ -169,13 +55,17 @@ struct ReluOptions {
   double lower_clip = 0, upper_clip = kInfinity, slope = 0;
 };
 inline Tensor relu(Operand x, ReluOptions o = {}, NodeOptions n = {}) {
-  return pointwise({.mode = PointwiseMode::relu_fwd, .relu_lower_clip = o.lower_clip,
-                    .relu_upper_clip = o.upper_clip, .relu_lower_clip_slope = o.slope},
+  return pointwise({.mode = PointwiseMode::relu_fwd,
+                    .relu_lower_clip = o.lower_clip,
+                    .relu_upper_clip = o.upper_clip,
+                    .relu_lower_clip_slope = o.slope},
                    x, std::move(n));
 }
 inline Tensor relu_backward(Operand dy, Operand x, ReluOptions o = {}, NodeOptions n = {}) {
-  return pointwise({.mode = PointwiseMode::relu_bwd, .relu_lower_clip = o.lower_clip,
-                    .relu_upper_clip = o.upper_clip, .relu_lower_clip_slope = o.slope},
+  return pointwise({.mode = PointwiseMode::relu_bwd,
+                    .relu_lower_clip = o.lower_clip,
+                    .relu_upper_clip = o.upper_clip,
+                    .relu_lower_clip_slope = o.slope},
                    dy, x, std::move(n));
 }
 inline Tensor elu(Operand x, double alpha = 1, NodeOptions n = {}) {
@@ -206,29 +96,43 @@ inline Tensor gen_index(Operand x, std::int64_t axis, NodeOptions n = {}) {
   return pointwise({.mode = PointwiseMode::gen_index, .axis = axis}, x, std::move(n));
 }
 
+// The same without a tensor, in these dims, for masks and biases of positions: the column is
+// gen_index(graph, {1, 1, rows, columns}, 3).
+inline Tensor gen_index(Graph& graph, const Dims& dim, std::int64_t axis, NodeOptions n = {},
+                        Where where = Where::current()) {
+  const Tensor zero = graph.scalar(0, DataType::f32, {}, where).of_rank(dim.size(), where);
+  const Operand any(zero, where);
+  return detail::add_node(OpKind::pointwise,
+                          PointwiseAttributes{.mode = PointwiseMode::gen_index, .axis = axis},
+                          {any}, {detail::declare({any}, dim, where)}, std::move(n))[0];
+}
+
 // ---- contractions
 
+// a [.., M, K], b [.., K, N] to [.., M, N]. Batch dims broadcast, or b's divide a's (grouped
+// heads).
 inline Tensor matmul(Operand a, Operand b, NodeOptions n = {}) {
   return detail::add_node(OpKind::matmul, MatmulAttributes{}, {a, b}, {detail::kNew},
                           std::move(n))[0];
 }
-inline Tensor conv_fprop(Operand x, Operand w, ConvAttributes attributes = {},
-                         NodeOptions n = {}) {
-  return detail::add_node(OpKind::conv_fprop, attributes, {x, w}, {detail::kNew},
-                          std::move(n))[0];
+// x [N, C, spatial..], w [K, C / groups, filter..] to [N, K, spatial..]; 1 to 6 spatial dims.
+inline Tensor conv_fprop(Operand x, Operand w, ConvAttributes attributes = {}, NodeOptions n = {}) {
+  return detail::add_node(OpKind::conv_fprop, attributes, {x, w}, {detail::kNew}, std::move(n))[0];
 }
-// `dim` is the dims of DX, which DY alone does not tell.
+// The gradient by x. `dim` is the dims of x, which dy alone does not tell.
 inline Tensor conv_dgrad(Operand dy, Operand w, Dims dim, ConvAttributes attributes = {},
                          NodeOptions n = {}) {
   return detail::add_node(OpKind::conv_dgrad, attributes, {dy, w},
                           {detail::declare({dy, w}, dim, dy.where)}, std::move(n))[0];
 }
-// `dim` is the dims of DW.
+// The gradient by w. `dim` is the dims of w.
 inline Tensor conv_wgrad(Operand dy, Operand x, Dims dim, ConvAttributes attributes = {},
                          NodeOptions n = {}) {
   return detail::add_node(OpKind::conv_wgrad, attributes, {dy, x},
                           {detail::declare({dy, x}, dim, dy.where)}, std::move(n))[0];
 }
+// token [1, T, K], weight [E, K, N], first_token_offset [E + 1]: rows from offset e up to offset
+// e + 1 are multiplied by weight e. MoeMode::gather and scatter need token_index.
 inline Tensor moe_grouped_matmul(Operand token, Operand weight, Operand first_token_offset,
                                  Operand token_index = {}, MoeAttributes attributes = {},
                                  NodeOptions n = {}) {
@@ -239,7 +143,7 @@ inline Tensor moe_grouped_matmul(Operand token, Operand weight, Operand first_to
 
 // ---- reductions and softmax
 
-// `dim` gives the kept extents, 1 where x is reduced.
+// `dim` has the rank of x: its extent where an axis is kept, 1 where it is reduced.
 inline Tensor reduction(Operand x, ReductionMode mode, Dims dim, NodeOptions n = {}) {
   return detail::add_node(OpKind::reduction, ReductionAttributes{.mode = mode}, {x},
                           {detail::declare({x}, dim, x.where)}, std::move(n))[0];
@@ -251,8 +155,9 @@ struct SoftmaxOutputs {
 };
 struct SoftmaxOptions {
   std::int64_t axis = -1;
-  bool stats = false;  // also the log of the sum of exponentials, 1 on the axis
+  bool stats = false;  // also the natural log of the sum of exponentials, extent 1 on the axis
 };
+// log-softmax is x - stats.
 inline SoftmaxOutputs softmax(Operand x, SoftmaxOptions o = {}, NodeOptions n = {}) {
   auto r = detail::add_node(OpKind::softmax, SoftmaxAttributes{.axis = o.axis}, {x},
                             {detail::kNew, detail::wanted(o.stats)}, std::move(n));
@@ -263,10 +168,12 @@ inline Tensor softmax_backward(Operand y, Operand dy, std::int64_t axis = -1, No
                           {detail::kNew}, std::move(n))[0];
 }
 
-// ---- norms
+// ---- norms: epsilon is one element, a number or a tensor, and stands inside the square root
 
 struct NormOutputs {
-  Tensor y, mean, inv_variance;  // the statistics in training; rmsnorm has no mean
+  // The statistics are results with .forward_phase = ForwardPhase::training; rmsnorm has no mean.
+  // inv_variance is 1 / sqrt(variance + epsilon). Their dims are x's, 1 on normalised axes.
+  Tensor y, mean, inv_variance;
   operator Tensor() const { return y; }
 };
 namespace detail {
@@ -277,27 +184,34 @@ NormOutputs norm(OpKind op, const A& a, std::initializer_list<Operand> operands,
   std::vector<TensorId> outputs(mean ? 3 : 2, wanted(training));
   outputs[0] = kNew;
   const auto r = add_node(op, a, operands, std::move(outputs), std::move(n), 2);
-  return {r[0], mean ? or_absent(r, 1, training, option)
-                     : Tensor::absent(r[0].graph(), "take a norm that has a mean, such as layernorm,"),
+  return {r[0],
+          mean ? or_absent(r, 1, training, option)
+               : Tensor::absent(r[0].graph(), "take a norm that has a mean, such as layernorm,"),
           or_absent(r, r.size() - 1, training, option)};
 }
 }  // namespace detail
+// scale and bias broadcast over x; the axes where scale's extent is not 1 are normalised: [1, 1, D]
+// or [D] for the last one of x [B, S, D].
 inline NormOutputs layernorm(Operand x, Operand scale, Operand bias, Operand epsilon,
                              NormAttributes a = {}, NodeOptions n = {}) {
   return detail::norm(OpKind::layernorm, a, {x, scale, bias, epsilon}, std::move(n));
 }
+// scale and bias [B, 1.., D], of each image its own: axis 0 is not normalised.
 inline NormOutputs adaptive_layernorm(Operand x, Operand scale, Operand bias, Operand epsilon,
                                       NormAttributes a = {}, NodeOptions n = {}) {
   return detail::norm(OpKind::adaptive_layernorm, a, {x, scale, bias, epsilon}, std::move(n));
 }
+// Per image and channel of x [N, C, spatial..]; scale and bias [1, C, 1..].
 inline NormOutputs instancenorm(Operand x, Operand scale, Operand bias, Operand epsilon,
                                 NormAttributes a = {}, NodeOptions n = {}) {
   return detail::norm(OpKind::instancenorm, a, {x, scale, bias, epsilon}, std::move(n));
 }
+// Per image and group of channels; scale and bias [1, C, 1..], statistics [N, groups, 1..].
 inline NormOutputs groupnorm(Operand x, Operand scale, Operand bias, Operand epsilon,
                              GroupNormAttributes a, NodeOptions n = {}) {
   return detail::norm(OpKind::groupnorm, a, {x, scale, bias, epsilon}, std::move(n));
 }
+// As layernorm, without subtracting the mean; `{}` for no bias.
 inline NormOutputs rmsnorm(Operand x, Operand scale, Operand bias, Operand epsilon,
                            NormAttributes a = {}, NodeOptions n = {}) {
   return detail::norm(OpKind::rmsnorm, a, {x, scale, bias, epsilon}, std::move(n));
@@ -310,25 +224,29 @@ struct BatchNormOutputs {
 struct BatchNormRunning {  // give all three or none
   Operand mean{}, var{}, momentum{};
 };
+// Training: per channel of x [N, C, spatial..]; scale, bias, running mean and variance [1, C, 1..].
+// next = (1 - momentum) previous + momentum new.
 inline BatchNormOutputs batchnorm(Operand x, Operand scale, Operand bias, Operand epsilon,
                                   BatchNormRunning prev = {}, NodeOptions n = {}) {
   constexpr const char* option = "give the running mean, variance and momentum";
   const bool running = static_cast<bool>(prev.mean);
   const auto next = detail::wanted(running);
-  auto r = detail::add_node(OpKind::batchnorm, NoAttributes{},
-                            {x, scale, bias, epsilon, prev.mean, prev.var, prev.momentum},
-                            {detail::kNew, detail::kNew, detail::kNew, next, next}, std::move(n),
-                            2);
+  auto r =
+      detail::add_node(OpKind::batchnorm, NoAttributes{},
+                       {x, scale, bias, epsilon, prev.mean, prev.var, prev.momentum},
+                       {detail::kNew, detail::kNew, detail::kNew, next, next}, std::move(n), 2);
   return {r[0], r[1], r[2], detail::or_absent(r, 3, running, option),
           detail::or_absent(r, 4, running, option)};
 }
+// (x - mean) inv_variance scale + bias: inv_variance is 1 / sqrt(variance + epsilon).
 inline Tensor batchnorm_inference(Operand x, Operand mean, Operand inv_variance, Operand scale,
                                   Operand bias = {}, NodeOptions n = {}) {
   return detail::add_node(OpKind::batchnorm_inference, NoAttributes{},
-                          {x, mean, inv_variance, scale, bias}, {detail::kNew}, std::move(n),
-                          4)[0];
+                          {x, mean, inv_variance, scale, bias}, {detail::kNew}, std::move(n), 4)[0];
 }
 
+// Statistics are those that the forward gives in training. Gradients that nothing uses are not
+// computed.
 struct NormGradients {
   Tensor dx, dscale, dbias;
 };
@@ -354,9 +272,8 @@ inline NormGradients rmsnorm_backward(Operand dy, Operand x, Operand scale, Oper
                                       NodeOptions n = {}) {
   return norm_backward(OpKind::rmsnorm_backward, dy, x, scale, {}, inv_variance, 0, std::move(n));
 }
-inline NormGradients adaptive_layernorm_backward(Operand dy, Operand x, Operand scale,
-                                                 Operand mean, Operand inv_variance,
-                                                 NodeOptions n = {}) {
+inline NormGradients adaptive_layernorm_backward(Operand dy, Operand x, Operand scale, Operand mean,
+                                                 Operand inv_variance, NodeOptions n = {}) {
   return norm_backward(OpKind::adaptive_layernorm_backward, dy, x, scale, mean, inv_variance, 0,
                        std::move(n));
 }
@@ -377,29 +294,56 @@ inline NormGradients batchnorm_backward(Operand dy, Operand x, Operand scale, Op
                        std::move(n));
 }
 
-// ---- attention
+// ---- attention: O = softmax(attn_scale Q K^T + bias, masked) V
+//
+// q [B, Hq, Sq, D], k [B, Hk, Skv, D], v [B, Hv, Skv, Dv], o [B, Hq, Sq, Dv]; Hk and Hv divide Hq
+// (grouped-query attention). attn_scale is 1 unless given: 1 / sqrt(D) is the caller's. Pointwise
+// nodes that compute the bias may be fused.
 
-struct SdpaInputs {  // the optional ones; below, what forward multiplies operands, weights, O by
-  Operand bias{}, seq_len_q{}, seq_len_kv{}, seed{}, offset{}, page_table_k{}, page_table_v{},
-      sink_token{}, block_mask{}, cu_seq_len_q{}, cu_seq_len_kv{};
+struct SdpaInputs {  // all optional; lengths, seeds, offsets and tables are i32 or i64
+  Operand bias{};    // 4 dims that broadcast to [B, Hq, Sq, Skv]
+  Operand seq_len_q{}, seq_len_kv{};       // [B, 1, 1, 1], read with .padding_mask = true
+  Operand seed{}, offset{};                // of dropout, one element each
+  Operand page_table_k{}, page_table_v{};  // [B, 1, pages, 1]; k and v are [blocks, H, block, D]
+  Operand sink_token{};                    // [1, Hq, 1, 1], one more score a row
+  Operand block_mask{};  // u8 [B, Hq, ceil(Sq / 128), ceil(Skv / 1024)], a bit a tile of 128 keys
+  Operand cu_seq_len_q{}, cu_seq_len_kv{};  // [N + 1, 1, 1, 1]: N packed sequences, B is 1
+  // Forward alone: what f8 operands, weights and o are multiplied by.
   Operand descale_q{}, descale_k{}, descale_v{}, descale_s{}, scale_s{}, scale_o{};
 };
 struct SdpaOutputs {
+  // stats: natural log of the sum of exponentials [B, Hq, Sq, 1], with .generate_stats = true.
   Tensor o, stats;
   operator Tensor() const { return o; }
 };
 struct SdpaFp8Outputs {
   Tensor o, stats, amax_o;
 };
-// With Amax_O, from which the next scale_o is made.
+// Also Amax_O [1, 1, 1, 1], from which the next scale_o is made.
 inline SdpaFp8Outputs sdpa_fp8(Operand q, Operand k, Operand v, SdpaAttributes a = {},
                                const SdpaInputs& i = {}, NodeOptions n = {}, bool amax = true) {
   const bool stats = a.generate_stats.value_or(false);
   auto r = detail::add_node(OpKind::sdpa, a,
-                            {q, k, v, i.bias, i.seq_len_q, i.seq_len_kv, i.seed, i.offset,
-                             i.page_table_k, i.page_table_v, i.sink_token, i.block_mask,
-                             i.cu_seq_len_q, i.cu_seq_len_kv, i.descale_q, i.descale_k, i.descale_v,
-                             i.descale_s, i.scale_s, i.scale_o},
+                            {q,
+                             k,
+                             v,
+                             i.bias,
+                             i.seq_len_q,
+                             i.seq_len_kv,
+                             i.seed,
+                             i.offset,
+                             i.page_table_k,
+                             i.page_table_v,
+                             i.sink_token,
+                             i.block_mask,
+                             i.cu_seq_len_q,
+                             i.cu_seq_len_kv,
+                             i.descale_q,
+                             i.descale_k,
+                             i.descale_v,
+                             i.descale_s,
+                             i.scale_s,
+                             i.scale_o},
                             {detail::kNew, detail::wanted(stats), detail::wanted(amax)},
                             std::move(n), 3);
   const Tensor given = detail::or_absent(r, 1, stats, "set .generate_stats = true");
@@ -413,6 +357,7 @@ inline SdpaOutputs sdpa(Operand q, Operand k, Operand v, SdpaAttributes a = {},
 struct SdpaGradients {
   Tensor dq, dk, dv, dbias;  // dbias when there is a bias
 };
+// The forward's operands, attributes and inputs but for scales, its o and stats, and dO.
 inline SdpaGradients sdpa_backward(Operand q, Operand k, Operand v, Operand o, Operand d_o,
                                    Operand stats, SdpaAttributes a = {}, const SdpaInputs& i = {},
                                    NodeOptions n = {}) {
@@ -425,7 +370,7 @@ inline SdpaGradients sdpa_backward(Operand q, Operand k, Operand v, Operand o, O
   return {r[0], r[1], r[2], detail::or_absent(r, 3, static_cast<bool>(i.bias), "connect a bias")};
 }
 
-// ---- resampling
+// ---- resampling: x [N, C, spatial..]
 
 struct ResampleOutputs {
   Tensor y, index;
@@ -454,6 +399,7 @@ inline Tensor resample_backward(Operand dy, ResampleAttributes a, Dims dim, Oper
 
 // ---- data movement
 
+// Row-major order of the elements, whatever the strides.
 inline Tensor reshape(Operand x, Dims dim, NodeOptions n = {}) {
   return detail::add_node(OpKind::reshape, ReshapeAttributes{.dim = dim}, {x}, {detail::kNew},
                           std::move(n))[0];
@@ -463,6 +409,7 @@ inline Tensor transpose(Operand x, Dims permutation, NodeOptions n = {}) {
   return detail::add_node(OpKind::transpose, TransposeAttributes{.permutation = permutation}, {x},
                           {detail::kNew}, std::move(n))[0];
 }
+// Elements start, start + step .. below limit; a list has an entry for each axis of x.
 inline Tensor slice(Operand x, SliceAttributes a, NodeOptions n = {}) {
   return detail::add_node(OpKind::slice, a, {x}, {detail::kNew}, std::move(n))[0];
 }

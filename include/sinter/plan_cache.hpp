@@ -74,14 +74,14 @@ struct PlanCacheOptions {
 struct PlanCacheCounts {
   std::int64_t hits = 0;  // calls that found an executable
   // Plans with fast kernels, those that failed as well; with PlanCacheOptions::extents those that
-  // had a kernel which was not compiled yet. They bring those that plans of alike extents have.
+  // had a kernel which was not compiled yet. Those of plans of alike extents come with them.
   std::int64_t compiles = 0;
   std::int64_t kernels = 0;  // fast ones that were compiled, or found in the kernel cache
   std::int64_t classes = 0;  // of extents that were met
   std::int64_t plain = 0;    // calls that were answered with plain kernels
   std::int64_t failed = 0;   // compilations in the background: the plain kernels stay
   std::int64_t evicted = 0;
-  std::int64_t held = 0;  // executables that are held now
+  std::int64_t held = 0;  // executables in the cache now
 };
 
 // Any thread may call it. Threads that ask for one key at once share one compilation; other keys do

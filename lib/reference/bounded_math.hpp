@@ -13,7 +13,7 @@ inline constexpr double exp = 2, exp2 = 2, log = 1, tanh = 2, erf = 2, sin = 2, 
 inline constexpr double fast_reciprocal = 1;
 // The device's own (math.cuh), where tests measure them; for doubles CUDA's with 1, 1 and 5.
 inline constexpr double expm1 = 2, log1p = 3, normal_cdf = 6;
-}
+}  // namespace ulps
 
 // A result of the math library: not correctly rounded. Zero, infinity and NaN of exact operands
 // are the same in every arithmetic.
@@ -81,7 +81,8 @@ Bounded<A> normal_cdf(const Bounded<A>& x) {
   const auto f = [](double t) { return math::normal_cdf(t); };
   const double y = f(x.v);
   if (!ordinary(x)) return monotone(f, x, ulps::normal_cdf);
-  const double least = std::max(std::fabs(x.v) - x.e, 0.0), most = std::min(std::fabs(x.v) + x.e, 64.0);
+  const double least = std::max(std::fabs(x.v) - x.e, 0.0),
+               most = std::min(std::fabs(x.v) + x.e, 64.0);
   const double exponent = 2 * Arithmetic<A>::u * most * most * f(-least);
   return library<A>(y, (x.e > 0 ? end_point_change(f, x, y) : 0) + exponent, ulps::normal_cdf);
 }

@@ -39,8 +39,8 @@ Status check_pointer(const PlanTensor& tensor, const void* pointer) {
                       .tensor = tensor.name,
                       .allowed = fmt::format("a pointer to {} bytes", tensor.bytes)};
   // Kernels move up to 16 bytes at a time where the graph's alignment allows it.
-  const std::int64_t needed = std::max<std::int64_t>({info(tensor.type).bytes, 1,
-                                                      std::min(tensor.alignment, kMostMoved)});
+  const std::int64_t needed =
+      std::max<std::int64_t>({info(tensor.type).bytes, 1, std::min(tensor.alignment, kMostMoved)});
   if (reinterpret_cast<std::uintptr_t>(pointer) % static_cast<std::uintptr_t>(needed) != 0)
     return Diagnostic{.rule = Rule::binding_alignment,
                       .tensor = tensor.name,
@@ -167,7 +167,8 @@ Diagnostic BindingTable::unknown(const TensorKey& key) const {
     }
     d.allowed += (d.allowed.empty() ? "" : ", ") + (by_uid ? std::to_string(*t.uid) : t.name);
   }
-  if (by_uid && d.allowed.empty()) d.allowed = "a name or an index: no tensor of the graph has a uid";
+  if (by_uid && d.allowed.empty())
+    d.allowed = "a name or an index: no tensor of the graph has a uid";
   if (!by_uid) d.fix = suggestion(key.name(), names);
   return d;
 }

@@ -1,4 +1,5 @@
-// Every graph on the GPU against the float64 reference: fused, one kernel a node, repeated, reloaded.
+// Every graph on the GPU against the float64 reference: fused, one kernel a node, repeated,
+// reloaded.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -24,13 +25,14 @@ void check(const char* what, const std::vector<GraphSource>& graphs, const Graph
   REQUIRE_FALSE(graphs.empty());
   Failures failures;
   const Totals t = run_graphs(graphs, checks, failures);
-  std::printf("%s: %lld graphs, %lld kernels, %lld elements compared, %.1f %% exact, %.1f %% not "
-              "judged, worst error %.2f of its bound, %lld refused for an alias, %zu failed\n",
-              what, static_cast<long long>(t.graphs), static_cast<long long>(t.kernels),
-              static_cast<long long>(t.compared),
-              100.0 * static_cast<double>(t.exact) / static_cast<double>(t.compared + 1),
-              100.0 * static_cast<double>(t.untrusted) / static_cast<double>(t.compared + 1),
-              t.worst_ratio, static_cast<long long>(t.refused), failures.all().size());
+  std::printf(
+      "%s: %lld graphs, %lld kernels, %lld elements compared, %.1f %% exact, %.1f %% not "
+      "judged, worst error %.2f of its bound, %lld refused for an alias, %zu failed\n",
+      what, static_cast<long long>(t.graphs), static_cast<long long>(t.kernels),
+      static_cast<long long>(t.compared),
+      100.0 * static_cast<double>(t.exact) / static_cast<double>(t.compared + 1),
+      100.0 * static_cast<double>(t.untrusted) / static_cast<double>(t.compared + 1), t.worst_ratio,
+      static_cast<long long>(t.refused), failures.all().size());
   INFO(failures.text());
   CHECK(failures.all().empty());
 }
@@ -85,16 +87,15 @@ std::vector<GraphSource> corpus_of_device() {
 }  // namespace
 
 TEST_CASE("corpus graphs, normal numbers: fused, one kernel a node, reloaded", "[corpus]") {
-  check("corpus, normal", corpus_of_device(),
-        {.unfused = 1, .repeatable = true, .reloaded = true});
+  check("corpus, normal", corpus_of_device(), {.unfused = 1, .repeatable = true, .reloaded = true});
 }
 
 TEST_CASE("corpus graphs, all-positive numbers", "[corpus]") {
   check("corpus, uniform", corpus_of_device(), {.fill = Fill::uniform});
 }
 
-// With SINTER_REARRANGE=on small convolutions, too, get other operands: channels last, joined groups;
-// and f32 factors become parts that tensor cores multiply.
+// With SINTER_REARRANGE=on small convolutions, too, get other operands: channels last, joined
+// groups; and f32 factors become parts that tensor cores multiply.
 TEST_CASE("corpus convolutions", "[rearranged]") {
   std::vector<GraphSource> graphs;
   for (auto& graph : corpus_graphs())
@@ -117,9 +118,9 @@ TEST_CASE("products of f32 in parts", "[rearranged]") {
         {.fill = Fill::ternary, .samples = 0, .unfused = 1, .bit_equal = true});
 }
 
-// With SINTER_DEPTHWISE=mma small depthwise convolutions and those in narrow groups, too, run on tensor cores,
-// with rows on CUDA cores with pixels that TMA brings, with planes with those of whole channels
-// in shared memory; with ordinary on these alone, groups too.
+// With SINTER_DEPTHWISE=mma small depthwise convolutions and those in narrow groups, too, run on
+// tensor cores, with rows on CUDA cores with pixels that TMA loads, with planes with those of
+// whole channels in shared memory; with ordinary on these alone, groups too.
 TEST_CASE("depthwise convolutions of the corpus", "[depthwise]") {
   std::vector<GraphSource> graphs;
   for (auto& graph : corpus_graphs())
@@ -130,7 +131,8 @@ TEST_CASE("depthwise convolutions of the corpus", "[depthwise]") {
 }
 
 TEST_CASE("random graphs, normal numbers", "[random]") {
-  check("random, normal", random_graphs(from_environment("SINTER_GPU_GRAPHS", 1000), first_seed(), false),
+  check("random, normal",
+        random_graphs(from_environment("SINTER_GPU_GRAPHS", 1000), first_seed(), false),
         {.unfused = 8, .repeatable = true, .reloaded = true, .joined = true});
 }
 

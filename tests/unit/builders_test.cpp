@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/plan_data.hpp"
+#include "sinter/buffers.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"
 #include "sinter/operations.hpp"
@@ -439,4 +440,58 @@ TEST_CASE("numbers have as many dims as they are asked to have") {
   CHECK(wrong[0].rule == Rule::tensor_rank);
   CHECK(wrong[0].seen == "a tensor in memory");
   CHECK(wrong[1].seen == "0 dims");
+}
+
+TEST_CASE("indices of a grid need no tensor") {
+  Graph g;
+  const Dims grid{1, 1, 3, 4};
+  g.output(gen_index(g, grid, 3) - gen_index(g, grid, -2), "distance");
+  CHECK(g.check().empty());
+  const auto plan = Plan::make(g, {.architecture = "sm_90a"});
+  REQUIRE(plan);
+  CHECK(plan->kernels() == 1);
+  CHECK(plan->tensors().size() == 1);
+  const auto executable = load(*plan, Device::cpu());
+  REQUIRE(executable);
+  const Array<float> distance(Device::cpu(), 12);
+  REQUIRE(executable->execute(nullptr, {{"distance", distance}}, Scratch(*executable)));
+  CHECK(distance.get() == std::vector<float>{0, 1, 2, 3, -1, 0, 1, 2, -2, -1, 0, 1});
+
+  Graph wrong;
+  CHECK(!gen_index(wrong, {3, 4}, 2));
+  CHECK(rules(wrong.check()) == std::vector{Rule::axis_range});
+}
+
+TEST_CASE("a node that is refused for its results' dims produces nothing") {
+  Graph g;
+  const Tensor seed = g.scalar_integer(1);
+  CHECK(!rng(seed, 0, {-1, 4}));
+  CHECK(!gen_index(g, {2, -1}, 0));
+  CHECK(rules(g.check()) == std::vector{Rule::tensor_extent, Rule::tensor_extent});
+  CHECK(g.nodes().empty());
+  for (const TensorDesc& t : g.tensors()) CHECK(t.producer == -1);
+  g.output(rng(seed, 0, {4}), "y");
+  CHECK(g.nodes().size() == 1);
+}
+
+TEST_CASE("a scalar of a type that only computes is refused where it is made") {
+  Graph g;
+  const auto x = g.tensor("x", {4});
+  CHECK(!g.scalar(1, tf32));
+  CHECK(!g.scalar_integer(1, tf32));
+  CHECK(!g.scalar_input("rate", tf32));
+  CHECK(rules(g.check()) == std::vector(3, Rule::tensor_data_type));
+  g.output(x * g.scalar(1, tf32), "y");
+  CHECK(rules(g.check()) == std::vector(4, Rule::tensor_data_type));
+}
+
+TEST_CASE("dims that a result lacks are reported once") {
+  Graph g;
+  const auto x = g.tensor("x", {4, 4});
+  g.output(reduction(x, ReductionMode::add, {}), "y");
+  g.output(conv_wgrad(x, x, {}), "dw");
+  const Diagnostics wrong = g.check();
+  REQUIRE(rules(wrong) == std::vector(2, Rule::tensor_dim_missing));
+  CHECK(wrong[0].node == "reduction #0");
+  CHECK(wrong[1].node == "conv_wgrad #0");
 }

@@ -7,8 +7,8 @@
 #include "base/env.hpp"
 #include "runtime/doctor.hpp"
 #include "support/catch.hpp"
-#include "support/environment.hpp"
 #include "support/child.hpp"
+#include "support/environment.hpp"
 #include "support/fake_gpu.hpp"
 
 using namespace sinter;

@@ -31,7 +31,7 @@ SINTER_DEVICE void wait_for_groups_but() {
 
 namespace sinter {
 
-// Packs of a tensor in shared memory, `count` of them. A thread brings and takes its own only, so
+// Packs of a tensor in shared memory, `count` of them. A thread loads and reads its own only, so
 // that no barrier is needed between the two.
 template <class Pack, int count>
 struct PacksAhead;
@@ -45,7 +45,7 @@ struct PacksAhead<Pack<Element, width, aligned>, count> {
 // Starts to copy what `fetch` would fetch of a tensor without windows.
 template <class Access, class Element, int width, int aligned, int count, class Coord>
 SINTER_DEVICE void copy_ahead(const Element* base, const Coord& c,
-                         PacksAhead<Pack<Element, width, aligned>, count>& ahead, int i) {
+                              PacksAhead<Pack<Element, width, aligned>, count>& ahead, int i) {
   using Ahead = PacksAhead<Pack<Element, width, aligned>, count>;
   static_assert(Access::Windows::size == 0);
   const auto* from = reinterpret_cast<const typename Ahead::Move*>(base + locate<Access>(c).offset);
@@ -53,12 +53,12 @@ SINTER_DEVICE void copy_ahead(const Element* base, const Coord& c,
   for (int m = 0; m < Ahead::moves; ++m)
     copy_async<sizeof(typename Ahead::Move)>(&ahead.at[m][i], from + m);
 }
-// The same where packs may reach out of their row. The tensor's last elements are brought one by one
-// and at once: compute-sanitizer takes an asynchronous copy of a part of 16 bytes for one of all.
-template <class Access, class Element, int width, int aligned, int count, class Index,
-          class Extent>
+// The same where packs may reach out of their row. The tensor's last elements are loaded one by
+// one and at once: compute-sanitizer takes an asynchronous copy of a part of 16 bytes for one of
+// all.
+template <class Access, class Element, int width, int aligned, int count, class Index, class Extent>
 SINTER_DEVICE void copy_ahead(const Element* base, const ClippedCoordinates<Index, Extent>& c,
-                         PacksAhead<Pack<Element, width, aligned>, count>& ahead, int i) {
+                              PacksAhead<Pack<Element, width, aligned>, count>& ahead, int i) {
   using Ahead = PacksAhead<Pack<Element, width, aligned>, count>;
   if (c.whole) return copy_ahead<Access>(base, unclipped(c), ahead, i);
   if (outside_row(c)) return;

@@ -22,8 +22,7 @@ SINTER_DEVICE void philox4x32_10(unsigned long long key, const unsigned long lon
   unsigned key0 = static_cast<unsigned>(key), key1 = static_cast<unsigned>(key >> 32);
 #pragma unroll
   for (int r = 0; r < runs; ++r)
-    x[r] = {
-        {static_cast<unsigned>(counter[r]), static_cast<unsigned>(counter[r] >> 32), 0u, 0u}};
+    x[r] = {{static_cast<unsigned>(counter[r]), static_cast<unsigned>(counter[r] >> 32), 0u, 0u}};
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
 #pragma unroll
@@ -44,7 +43,9 @@ SINTER_DEVICE T unit_interval(unsigned x) {
 }
 // Sine and cosine of pi x: a pair of numbers needs both.
 SINTER_DEVICE void sincos_pi(float x, float& sine, float& cosine) { sincospif(x, &sine, &cosine); }
-SINTER_DEVICE void sincos_pi(double x, double& sine, double& cosine) { sincospi(x, &sine, &cosine); }
+SINTER_DEVICE void sincos_pi(double x, double& sine, double& cosine) {
+  sincospi(x, &sine, &cosine);
+}
 
 // An element of a run.
 struct RandomElement {
@@ -131,8 +132,8 @@ SINTER_DEVICE void recompute(RandomBits<width>& pack) {
   for (int i = 0; i < (width + 3) / 4; ++i) asm volatile("" : "+r"(pack.word[i]));
 }
 
-// The numbers of `width` elements at `c` and after it along `dim`, of which `together` surely belong
-// to one run. `Access` gives the logical index. At most `beside` runs go side by side.
+// The numbers of `width` elements at `c` and after it along `dim`, of which `together` surely
+// belong to one run. `Access` gives the logical index. At most `beside` runs go side by side.
 template <class Access, int dim, int together, int beside, int width, class Coord, class Pack,
           class Distribution>
 SINTER_DEVICE void draw(long long seed, long long offset, const Coord& c, Pack& pack,
@@ -176,10 +177,10 @@ constexpr int index_of_runs() {
 template <class Access, class Coord>
 SINTER_DEVICE unsigned bits_of_run(long long seed, long long offset, const Coord& c,
                                    long long further, const Bernoulli& distribution) {
-  const unsigned long long counter[1] = {
-      static_cast<unsigned long long>(offset) +
-      static_cast<unsigned long long>(logical_index<Access>(c)) / 4 +
-      static_cast<unsigned long long>(further)};
+  const unsigned long long counter[1] = {static_cast<unsigned long long>(offset) +
+                                         static_cast<unsigned long long>(logical_index<Access>(c)) /
+                                             4 +
+                                         static_cast<unsigned long long>(further)};
   Philox4 x[1];
   philox4x32_10(static_cast<unsigned long long>(seed), counter, x);
   RandomBits<4> bits;

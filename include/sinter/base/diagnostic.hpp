@@ -17,7 +17,7 @@ struct Diagnostic {
   std::string attribute{};  // attribute, port or field
   std::string seen{};
   std::string allowed{};
-  std::string fix{};  // the smallest change that would pass, where one is known
+  std::string fix{};   // the smallest change that would pass, where one is known
   std::string file{};  // of the user's call, or of the document
   unsigned line = 0;
 

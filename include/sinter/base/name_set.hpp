@@ -1,5 +1,5 @@
-// A set of strings for checks over a whole graph: std::set and the standard's hash tables would be a
-// fifteenth of what including the library costs.
+// A set of strings for checks over a whole graph: std::set and the standard's hash tables would be
+// a fifteenth of what including the library costs.
 #pragma once
 #include <string>
 #include <string_view>

@@ -2,8 +2,8 @@
 #pragma once
 #include <cstdio>
 #include <cstdlib>
-#include <utility>
 #include <optional>
+#include <utility>
 
 #include "sinter/base/diagnostic.hpp"
 
@@ -46,12 +46,12 @@ class [[nodiscard]] Result {
   Diagnostics errors_;
 };
 
-struct Done {};                // the value of an operation that has none
+struct Done {};  // the value of an operation that has none
 using Status = Result<Done>;
 
 // Hands the error of a failed Result to the caller.
-#define SINTER_TRY(result)                      \
-  do {                                          \
+#define SINTER_TRY(result)                                                       \
+  do {                                                                           \
     if (auto& sinter_try_ = (result); !sinter_try_) return sinter_try_.errors(); \
   } while (0)
 

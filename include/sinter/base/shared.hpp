@@ -26,7 +26,8 @@ class Shared {
     if (count_) __atomic_add_fetch(&count_->owners, 1, __ATOMIC_RELAXED);
   }
   Shared(Shared&& other) noexcept
-      : count_(std::exchange(other.count_, nullptr)), value_(std::exchange(other.value_, nullptr)) {}
+      : count_(std::exchange(other.count_, nullptr)),
+        value_(std::exchange(other.value_, nullptr)) {}
   Shared& operator=(Shared other) noexcept {
     std::swap(count_, other.count_);
     std::swap(value_, other.value_);

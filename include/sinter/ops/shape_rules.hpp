@@ -14,7 +14,9 @@ class ShapeRules {
   const Graph& graph() const { return graph_; }
   const Node& node() const { return node_; }
   template <class A>
-  const A& attributes() const { return *std::get_if<A>(&node_.attributes); }
+  const A& attributes() const {
+    return *std::get_if<A>(&node_.attributes);
+  }
 
   int inputs() const { return static_cast<int>(node_.inputs.size()); }
   bool has(int port) const {
@@ -75,8 +77,7 @@ class ShapeRules {
   bool dim_attribute(const char* attribute, const Dims& value, int length, std::int64_t least) {
     if (value.empty()) return true;
     if (value.size() != length)
-      return fail(Rule::attribute_length, attribute, to_string(value),
-                  text({length, " entries"}));
+      return fail(Rule::attribute_length, attribute, to_string(value), text({length, " entries"}));
     for (auto v : value)
       if (v < least || v > kMaxExtent)
         return fail(Rule::attribute_value, attribute, to_string(value),

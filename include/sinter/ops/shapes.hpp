@@ -11,10 +11,12 @@ namespace sinter {
 inline bool infer_shapes(ShapeRules& r) {
   switch (r.node().op) {
 #define SINTER_OPERATION(name, inputs, outputs, attributes, rule, ...) \
-  case OpKind::name: return shapes::rule(r);
+  case OpKind::name:                                                   \
+    return shapes::rule(r);
     SINTER_OPERATIONS(SINTER_OPERATION, SINTER_OPERATION, SINTER_OPERATION, SINTER_OPERATION)
 #undef SINTER_OPERATION
-    case OpKind::last_: break;
+    case OpKind::last_:
+      break;
   }
   return false;
 }

@@ -50,8 +50,13 @@ inline ConvGeometry conv_geometry(const ConvAttributes& a, int rank) {
   const auto or_else = [n](const Dims& d, std::int64_t v) {
     return d.empty() ? Dims::filled(n, v) : d;
   };
-  return {n, or_else(a.pre_padding, 0), or_else(a.post_padding, 0), or_else(a.stride, 1),
-          or_else(a.dilation, 1), a.groups, a.mode == ConvMode::convolution};
+  return {n,
+          or_else(a.pre_padding, 0),
+          or_else(a.post_padding, 0),
+          or_else(a.stride, 1),
+          or_else(a.dilation, 1),
+          a.groups,
+          a.mode == ConvMode::convolution};
 }
 
 // Checks image [N,C,..], filter [K,C/groups,..] and attributes; y gets [N,K,..].
@@ -70,8 +75,7 @@ inline bool conv(ShapeRules& r, const Dims& x, const Dims& w, Dims& y) {
     return r.fail(Rule::conv_groups, "groups", std::to_string(a.groups),
                   text({"a divisor of ", x[1], " channels and ", w[0], " filters"}));
   if (w[1] != x[1] / a.groups)
-    return r.fail(Rule::conv_channels, "channels",
-                  text({x[1], " with a filter of ", w[1]}),
+    return r.fail(Rule::conv_channels, "channels", text({x[1], " with a filter of ", w[1]}),
                   text({"C / groups = ", x[1] / a.groups, " in the filter"}));
   const auto g = conv_geometry(a, rank);
   y = {x[0], w[0]};

@@ -20,8 +20,7 @@ inline bool reshape(ShapeRules& r) {
     if (fits) n *= d;
   }
   if (!fits || n != left)
-    return r.fail(Rule::reshape_count, "dim", to_string(y),
-                  text({"dims of ", left, " elements"}));
+    return r.fail(Rule::reshape_count, "dim", to_string(y), text({"dims of ", left, " elements"}));
   r.set(0, y);
   return true;
 }
@@ -71,7 +70,8 @@ inline bool concatenate(ShapeRules& r) {
   Dims y = r.dim(0);
   int axis;
   const auto& a = r.attributes<ConcatenateAttributes>();
-  if (!a.axis) return r.fail(Rule::attribute_missing, "axis", "", "", "name the axis to join along");
+  if (!a.axis)
+    return r.fail(Rule::attribute_missing, "axis", "", "", "name the axis to join along");
   if (!r.axis("axis", *a.axis, y.size(), axis)) return false;
   for (int port = 1; port < r.inputs(); ++port) {
     const Dims& x = r.dim(port);
@@ -101,7 +101,10 @@ inline ResampleGeometry resample_geometry(const ResampleAttributes& a, int rank)
   const auto or_else = [n](const Dims& d, std::int64_t v) {
     return d.empty() ? Dims::filled(n, v) : d;
   };
-  return {n, or_else(a.window, 1), or_else(a.stride, 1), or_else(a.pre_padding, 0),
+  return {n,
+          or_else(a.window, 1),
+          or_else(a.stride, 1),
+          or_else(a.pre_padding, 0),
           or_else(a.post_padding, 0),
           a.padding_mode.value_or(a.mode == ResampleMode::maxpool ? PaddingMode::neg_inf_pad
                                                                   : PaddingMode::zero_pad)};
@@ -112,8 +115,7 @@ inline bool resample_extents(ShapeRules& r, const Dims& x, Dims& y) {
   const auto& a = r.attributes<ResampleAttributes>();
   if (!a.mode) return r.fail(Rule::attribute_missing, "mode", "", "", "add a mode such as maxpool");
   const int n = x.size() - 2;
-  if (n < 1)
-    return r.fail(Rule::resample_shape, "port X", to_string(x), "[N, C, spatial]");
+  if (n < 1) return r.fail(Rule::resample_shape, "port X", to_string(x), "[N, C, spatial]");
   if (!r.dim_attribute("window", a.window, n, 1) || !r.dim_attribute("stride", a.stride, n, 1) ||
       !r.dim_attribute("pre_padding", a.pre_padding, n, 0) ||
       !r.dim_attribute("post_padding", a.post_padding, n, 0))
@@ -173,8 +175,8 @@ inline bool resample(ShapeRules& r) {
     if (type == DataType::none && r.graph()[t].output) type = r.graph().options().io;
     if (type == DataType::none) type = r.graph().options().intermediate;
     if (type != DataType::i8 && type != DataType::i32)
-      return r.fail(Rule::port_type, "port Index",
-                    name(type), "i8 or i32", "declare Index with data_type i32");
+      return r.fail(Rule::port_type, "port Index", name(type), "i8 or i32",
+                    "declare Index with data_type i32");
     if (!holds_window(r, type)) return false;
     r.set(1, y);
   }

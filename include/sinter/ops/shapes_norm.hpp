@@ -12,18 +12,26 @@ inline Dims statistics_dim(OpKind op, const Dims& x, const Dims& scale, std::int
   for (int i = 0; i < x.size(); ++i) {
     bool normalised = false;
     switch (op) {
-      case OpKind::instancenorm: case OpKind::instancenorm_backward: normalised = i >= 2; break;
-      case OpKind::batchnorm: case OpKind::batchnorm_inference: case OpKind::batchnorm_backward:
+      case OpKind::instancenorm:
+      case OpKind::instancenorm_backward:
+        normalised = i >= 2;
+        break;
+      case OpKind::batchnorm:
+      case OpKind::batchnorm_inference:
+      case OpKind::batchnorm_backward:
         normalised = i != 1;
         break;
-      case OpKind::groupnorm: case OpKind::groupnorm_backward:
+      case OpKind::groupnorm:
+      case OpKind::groupnorm_backward:
         if (i == 1) s[1] = groups;
         normalised = i >= 2;
         break;
-      case OpKind::adaptive_layernorm: case OpKind::adaptive_layernorm_backward:
+      case OpKind::adaptive_layernorm:
+      case OpKind::adaptive_layernorm_backward:
         normalised = i > 0 && aligned(scale, x.size(), i) != 1;
         break;
-      default: normalised = aligned(scale, x.size(), i) != 1;
+      default:
+        normalised = aligned(scale, x.size(), i) != 1;
     }
     if (normalised) s[i] = 1;
   }
@@ -47,10 +55,10 @@ inline bool norm_scale(ShapeRules& r, const Dims& x, int port) {
     for (int i = 0; fits && i < s.size(); ++i) fits = i == 1 || s[i] == 1;
   }
   if (fits) return true;
-  return r.fail(Rule::norm_scale, r.input_name(port), to_string(s),
-                text({is_channel_norm(r.node().op) ? "[1, C, 1..] for X "
-                                                   : "dims that broadcast over X ",
-                      to_string(x)}));
+  return r.fail(
+      Rule::norm_scale, r.input_name(port), to_string(s),
+      text({is_channel_norm(r.node().op) ? "[1, C, 1..] for X " : "dims that broadcast over X ",
+            to_string(x)}));
 }
 
 inline bool norm_groups(ShapeRules& r, const Dims& x, std::int64_t groups) {

@@ -72,12 +72,12 @@ inline bool rng(ShapeRules& r) {
   const auto& a = r.attributes<RngAttributes>();
   if (!r.one_element(0) || !r.one_element(1) || !r.integer(0) || !r.integer(1)) return false;
   const Dims y = r.declared(0);
-  if (y.empty())
-    return r.fail(Rule::tensor_dim_missing, "port Y", "", "", "declare the dims of Y");
+  if (y.empty()) return r.fail(Rule::tensor_dim_missing, "port Y", "", "", "declare the dims of Y");
   const auto bad = [&](const char* attribute, double v, const char* allowed) {
     return r.fail(Rule::rng_parameter, attribute, text({v}), allowed);
   };
-  if (!(a.probability >= 0 && a.probability <= 1)) return bad("probability", a.probability, "0 to 1");
+  if (!(a.probability >= 0 && a.probability <= 1))
+    return bad("probability", a.probability, "0 to 1");
   if (!(a.minimum <= a.maximum)) return bad("minimum", a.minimum, "at most maximum");
   // Numbers of f32, in which kernels compute.
   constexpr double most = 3e38;

@@ -55,8 +55,7 @@ inline bool sdpa_lengths(ShapeRules& r, const SdpaPorts& p, const SdpaGeometry& 
   for (int port : {p.seq_q, p.seq_kv})
     if (!r.same_dims(port, {g.b, 1, 1, 1}, Rule::sdpa_shape) || !r.integer(port)) return false;
   if (r.attributes<SdpaAttributes>().padding_mask && !(r.has(p.seq_q) && r.has(p.seq_kv)))
-    return r.fail(Rule::sdpa_mask, "padding_mask", "true", "",
-                  "connect SEQ_LEN_Q and SEQ_LEN_KV");
+    return r.fail(Rule::sdpa_mask, "padding_mask", "true", "", "connect SEQ_LEN_Q and SEQ_LEN_KV");
   return true;
 }
 
@@ -117,8 +116,8 @@ inline bool sdpa_inputs(ShapeRules& r, const SdpaPorts& p, SdpaGeometry& g) {
     if (bound && (*bound < 0 || *bound > ShapeRules::kMaxExtent))
       return r.fail(Rule::attribute_value, attribute, std::to_string(*bound), "0 to 2^40");
   if (!(a.dropout_probability >= 0 && a.dropout_probability < 1))
-    return r.fail(Rule::sdpa_dropout, "dropout_probability",
-                  text({a.dropout_probability}), "[0, 1)");
+    return r.fail(Rule::sdpa_dropout, "dropout_probability", text({a.dropout_probability}),
+                  "[0, 1)");
   if (a.dropout_probability > 0 && !(r.has(p.seed) && r.has(p.offset)))
     return r.fail(Rule::sdpa_dropout, r.input_name(r.has(p.seed) ? p.offset : p.seed), "", "");
   for (int port : {p.seed, p.offset})
@@ -134,16 +133,14 @@ inline bool sdpa_inputs(ShapeRules& r, const SdpaPorts& p, SdpaGeometry& g) {
                      Rule::sdpa_shape))
       return false;
     if (r.type(p.block_mask) != DataType::u8)
-      return r.fail(Rule::port_type, r.input_name(p.block_mask),
-                    name(r.type(p.block_mask)), "u8");
+      return r.fail(Rule::port_type, r.input_name(p.block_mask), name(r.type(p.block_mask)), "u8");
   }
   return true;
 }
 
 inline bool sdpa_scales(ShapeRules& r, const SdpaScales& p, const SdpaGeometry& g) {
   const Dims full{g.b, g.hq, 1, 1};
-  for (int port :
-       {p.descale_q, p.descale_k, p.descale_v, p.descale_s, p.scale_s, p.scale_o}) {
+  for (int port : {p.descale_q, p.descale_k, p.descale_v, p.descale_s, p.scale_s, p.scale_o}) {
     if (!r.has(port)) continue;
     if (r.dim(port).size() != 4 || !broadcasts_to(r.dim(port), full))
       return r.fail(Rule::sdpa_shape, r.input_name(port), to_string(r.dim(port)),
