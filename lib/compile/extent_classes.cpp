@@ -181,8 +181,8 @@ std::string ExtentClasses::explain() const {
                                       [](const ClassKernel& k) { return k.text.has_value(); });
     text += fmt::format(": {} of {} kernels serve all extents", shared, kernels.size());
     for (const RowSchedules& s : of_class->by_rows)
-      text += fmt::format(", {} of them in {} texts of {} bands of rows", s.kernels(), s.texts(),
-                          s.bands());
+      text += fmt::format(", {} of them compiled as {} for {} bands of rows", s.kernels(),
+                          s.texts(), s.bands());
     text += '\n';
     for (const ClassKernel& k : kernels)
       if (!k.text) text += fmt::format("  {}: {}\n", name_of(k), k.reason);

@@ -1,45 +1,11 @@
 #!/usr/bin/env python3
 """The command line from outside: cli_test.py SINTER. Exit codes, files and messages, on the CPU device."""
-import json, os, stat, struct, subprocess, sys, tempfile, unittest
+import json, os, stat, struct, subprocess, sys, unittest
 
-SINTER = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "sinter"
-# A driver without a GPU, whose launches take 5 us each; built with the unit tests.
-FAKE_DRIVER = os.path.join(os.path.dirname(SINTER), "..", "..", "tests", "libsinter_fake_driver.so")
+from cli_support import FAKE_DRIVER, SINTER, CommandLineCase, graph, npy, pointwise
 
 
-def graph(tensors, *nodes, **top):
-    return {"format": "sinter.graph", "version": 1, "name": "g", **top, "tensors": tensors, "nodes": list(nodes)}
-
-
-def pointwise(mode, out, *inputs, **attributes):
-    return {"op": "pointwise", "mode": mode, **attributes, "outputs": {"OUT_0": out},
-            "inputs": {f"IN_{i}": t for i, t in enumerate(inputs)}}
-
-
-def npy(descr, shape, data):
-    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {tuple(shape)}, }}\n".encode()
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
-
-
-class CommandLine(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-
-    def path(self, name, content=None):
-        path = os.path.join(self.folder.name, name)
-        if content is not None:
-            with open(path, "wb") as f:
-                f.write(content if isinstance(content, bytes) else json.dumps(content).encode())
-        return path
-
-    def sinter(self, *arguments, code=0):
-        done = subprocess.run([SINTER, *arguments], capture_output=True, text=True, timeout=300)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        for line in done.stderr.splitlines() if code else []:
-            self.assertTrue(line.startswith(("error: ", "note: ", "    ")), line)
-        return done
-
+class CommandLine(CommandLineCase):
     def test_the_sample_graphs_are_valid_plan_and_run(self):
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         folder = os.path.join(root, "samples", "graphs")
@@ -52,10 +18,14 @@ class CommandLine(unittest.TestCase):
                 self.assertIn(f"| `{name}` |", readme)
                 graph = os.path.join(folder, name)
                 self.assertIn("valid graph", self.sinter("check", graph).stdout)
-                self.assertIn("kernel 0", self.sinter("explain", graph).stdout)
-                checks = [line for line in self.sinter("run", graph, "--check", "--device", "cpu").stdout.splitlines()
-                          if line.startswith("check ")]
+                explained = self.sinter("explain", graph).stdout
+                self.assertIn("kernel 0", explained)
+                self.assertNotIn("(0.0 us)", explained)
+                done = self.sinter("run", graph, "--check", "--device", "cpu")
+                checks = [line for line in done.stdout.splitlines() if line.startswith("check ")]
                 self.assertTrue(checks)
+                judged = all(", 0 not judged," in line for line in checks)
+                self.assertEqual("not judged are elements" in done.stderr, not judged)
                 for line in checks:
                     self.assertIn(": ok,", line)
                     compared, unjudged = (int(line.split(word)[0].split()[-1])
@@ -190,7 +160,9 @@ class CommandLine(unittest.TestCase):
         g = self.two_kernels_graph()
         self.assertIn("up is in kernel 0, down in kernel 1", self.sinter("explain", g, "--why", "up", "down").stdout)
         self.assertIn("did you mean 'down'?", self.sinter("explain", g, "--why", "up", "dawn", code=2).stderr)
-        self.assertNotIn("did you mean", self.sinter("explain", g, "--why", "up", "sideways", code=2).stderr)
+        unlike = self.sinter("explain", g, "--why", "up", "sideways", code=2).stderr
+        self.assertNotIn("did you mean", unlike)
+        self.assertIn("nodes are up, down", unlike)
         self.sinter("explain", g, "--why", "up", code=2)
         self.assertIn("unchanged: the kernels of 2 sets", self.sinter("explain", g, "--diff", g).stdout)
         self.assertIn("after   sm_90a: 2 kernels", self.sinter("explain", g, "--diff", "sm_90a").stdout)
@@ -249,10 +221,22 @@ class CommandLine(unittest.TestCase):
                                      "max_rel_err"])
         self.assertEqual((row["graph"], row["peer"], row["checked"]), ("g", "sinter", True))
 
+    def test_options_of_planning_are_refused_with_a_plan(self):
+        plan = self.path("p.json")
+        self.sinter("plan", self.two_kernels_graph(), "-o", plan)
+        for command in (["explain"], ["run", "--device", "cpu"], ["bench", "--device", "cpu"], ["plan", "-o", "-"]):
+            for option in ("--no-fuse", "--deterministic"):
+                self.assertIn(f"{option}: the document is a plan", self.sinter(*command, plan, option, code=2).stderr)
+        self.assertIn("--arch: the document is a plan", self.sinter("explain", plan, "--arch", "sm_90a", code=2).stderr)
+        self.assertIn("after   sm_90a", self.sinter("explain", plan, "--diff", "sm_90a").stdout)
+
     def test_tune_needs_a_gpu_and_reads_its_options(self):
         self.assertIn("--tuning", self.sinter("tune", "--help").stdout)
         self.sinter("tune", self.add_graph(), "--most", "0", code=2)
         self.sinter("tune", self.add_graph(), "--device", "cpu", code=3)
+        if "GPU 0" not in self.sinter("doctor").stdout:
+            self.assertNotIn("runs on the CPU", self.sinter("tune", self.add_graph(), code=3).stderr)
+        self.assertIn("one graph", self.sinter("tune", self.add_graph(), self.add_graph(), "-o", "p", code=2).stderr)
 
     def test_tune_lists_its_candidates_without_a_gpu(self):
         g = self.two_kernels_graph()
@@ -262,11 +246,11 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(len({c["configuration"] for c in listed}), 5)
         estimates = [c["estimated_us"] for c in listed]
         self.assertEqual(estimates, sorted(estimates))
-        # The likeliest is what planning takes, at the same estimate.
+        # The first is what planning takes, at the same estimate.
         product = json.loads(self.sinter("explain", g, "--arch", "sm_90a", "--json").stdout)["kernels"][0]
         self.assertAlmostEqual(product["estimated_us"], estimates[0], places=2)
         text = self.sinter("tune", g, "--dry-run", "--arch", "sm_90a").stdout
-        self.assertIn("the likeliest 24 of ", text)
+        self.assertIn("the 24 fastest by estimate of ", text)
         self.assertIn("us estimated", text)
         self.assertIn("no kernel for sm_80", self.sinter("tune", g, "--dry-run", "--arch", "sm_80").stderr)
         self.sinter("tune", g, "--arch", "sm_90a", code=2)
@@ -438,7 +422,9 @@ class CommandLine(unittest.TestCase):
         for arguments, nearest in ((["explian", g], "explain"), (["run", g, "--chek"], "--check"),
                                    (["explain", g, "--archs=sm_90a"], "--arch")):
             self.assertIn(f"did you mean '{nearest}'", self.sinter(*arguments, code=2).stderr)
-        self.assertNotIn("did you mean", self.sinter("zebra", code=2).stderr)
+        unlike = self.sinter("zebra", code=2).stderr
+        self.assertNotIn("did you mean", unlike)
+        self.assertIn("'zebra' is none; they are run, plan, explain, check, bench, tune, doctor", unlike)
 
     def test_a_plan_lists_every_input_and_output(self):
         plan = json.loads(self.sinter("plan", self.add_graph(), "-o", "-").stdout)

@@ -157,6 +157,10 @@ int bench_one(const std::string& path, Device device, const BenchArguments& o, b
     return report(document.errors());
   }
   row.graph = document->graph->options().name;
+  if (row.error = planning_problem(*document, {o.no_fuse, o.deterministic}); !row.error.empty()) {
+    print_error(row.error);
+    return kBadInput;
+  }
   if (!in_time) {
     row.error = "not started: --seconds used up";
     return kOk;

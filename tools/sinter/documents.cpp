@@ -52,6 +52,17 @@ Result<Document> read_document(const std::string& path) {
   return document;
 }
 
+std::string planning_problem(const Document& document, const PlanningOptions& options) {
+  const std::string given = options.no_fuse                 ? "--no-fuse"
+                            : options.deterministic         ? "--deterministic"
+                            : !options.architecture.empty() ? "--arch"
+                                                            : "";
+  if (!document.plan || given.empty()) return {};
+  return fmt::format(
+      "{}: the document is a plan, whose kernels are chosen; give the graph that it is made of",
+      given);
+}
+
 Result<Device> device_from(const std::string& text) {
   if (text.empty()) {
     const Device device = Device::current();

@@ -13,6 +13,14 @@ struct Document {
   std::optional<Plan> plan;  // of a plan file only
 };
 
+// What a plan's kernels were chosen by: options that a plan file cannot be given any more.
+struct PlanningOptions {
+  bool no_fuse = false, deterministic = false;
+  std::string architecture{};
+};
+// Empty unless the document is a plan and one of the options is given; else which one.
+std::string planning_problem(const Document& document, const PlanningOptions& options);
+
 // Told apart by their "format".
 Result<Document> read_document(const std::string& path);
 

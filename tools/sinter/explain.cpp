@@ -80,9 +80,17 @@ std::string unknown_node(const PlanData& plan, const std::string& node) {
   if (!kernels_with(plan, node).empty()) return {};
   std::vector<std::string_view> known;
   for (const auto& k : plan.kernels) known.insert(known.end(), k.nodes.begin(), k.nodes.end());
-  const std::string near = suggestion(node, known);
-  return fmt::format("--why: no kernel computes a node '{}'{}", shortened(node, 80),
-                     near.empty() ? std::string() : fmt::format("; {}?", near));
+  std::string near = suggestion(node, known);
+  if (!near.empty()) {
+    near += "?";
+  } else if (!known.empty()) {
+    const std::size_t shown = std::min<std::size_t>(known.size(), 10);
+    near = fmt::format(
+        "nodes are {}{}", fmt::join(known.begin(), known.begin() + shown, ", "),
+        shown < known.size() ? fmt::format(" and {} more", known.size() - shown) : std::string());
+  }
+  return fmt::format("--why: no kernel computes a node '{}'{}{}", shortened(node, 80),
+                     near.empty() ? "" : "; ", shortened(near, 800));
 }
 
 Result<int> why(const ExplainArguments& o, const PlanData& plan) {
@@ -121,6 +129,13 @@ Result<int> explain_document(const ExplainArguments& o) {
     auto target = device->target();
     SINTER_TRY(target);
     if (architecture.empty()) architecture = *target;
+  }
+  // With --diff they are of what is compared with.
+  const PlanningOptions given{o.no_fuse, o.deterministic, o.architecture};
+  if (const std::string problem = planning_problem(*document, given);
+      o.other.empty() && !problem.empty()) {
+    print_error(problem);
+    return kBadInput;
   }
   const Graph* const graph = &*document->graph;
   auto made = plan_of(*document, o, architecture);

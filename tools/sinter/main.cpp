@@ -1,4 +1,4 @@
-// sinter: operation graphs on the command line. 0: well, 1: a result is wrong, 2: bad usage or
+// sinter: operation graphs on the command line. 0: success, 1: a result is wrong, 2: bad usage or
 // input, 3: a device, the compiler, memory or room for the output is missing.
 #include <fmt/format.h>
 
@@ -13,13 +13,13 @@
 namespace {
 
 constexpr const char* kFooter =
-    "Exit codes: 0 well, 1 a result is wrong, 2 bad usage or input, 3 device, compiler, memory or "
-    "room for the output missing.\n"
+    "Exit codes: 0 success, 1 a result is wrong, 2 bad usage or input, 3 device, compiler, memory "
+    "or room for the output missing.\n"
     "Documents are regular files or pipes of at most 1,024 MiB; of an array no more is read than "
-    "its "
-    "header and its tensor say.";
+    "its header and its tensor say.";
 
-// "; did you mean ..." of a command or an option that is none, or nothing.
+// ": 'word' is none; did you mean ..." of a command or an option, of a command that resembles none
+// the list of them, or nothing.
 std::string nearest(const CLI::App& app, std::span<char* const> words) {
   const auto used = app.get_subcommands();
   std::vector<std::string> names;
@@ -35,7 +35,11 @@ std::string nearest(const CLI::App& app, std::span<char* const> words) {
     word = word.substr(0, word.find('='));
     if (std::find(known.begin(), known.end(), word) != known.end()) continue;
     const std::string text = sinter::suggestion(word, known);
-    return text.empty() ? text : fmt::format(": '{}' is none; {}", word, text);
+    if (!text.empty()) return fmt::format(": '{}' is none; {}", word, text);
+    if (used.empty() && !word.starts_with('-'))
+      return fmt::format(": '{}' is none; they are {}", sinter::cli::printable_name(word),
+                         fmt::join(known, ", "));
+    return {};
   }
   return {};
 }

@@ -38,6 +38,11 @@ Result<int> run(const PlanArguments& o) {
   if (!o.targets.empty()) opening = std::jthread([] { (void)nvrtc(); });
   auto document = read_document(o.document);
   SINTER_TRY(document);
+  if (const std::string problem = planning_problem(*document, {o.no_fuse, o.deterministic});
+      !problem.empty()) {
+    print_error(problem);
+    return kBadInput;
+  }
   std::vector<std::string> targets;
   for (const auto& list : o.targets)
     for (auto& target : split_targets(list)) targets.push_back(std::move(target));

@@ -147,9 +147,10 @@ void print_summary(const PlanTensor& t, const std::string& packed) {
 
 // Returns whether all is right.
 bool print_check(const std::vector<Checked>& results) {
-  bool ok = true;
+  bool ok = true, all_judged = true;
   for (const auto& [name, c, elements] : results) {
     ok &= c.ok();
+    all_judged &= c.untrusted == 0;
     fmt::print(
         "check {}: {}, {} of {} elements compared, {} wrong, {} not judged, max relative error "
         "{:.3g}, worst error / bound {:.3g}\n",
@@ -159,6 +160,10 @@ bool print_check(const std::vector<Checked>& results) {
       print_error(fmt::format("output '{}' is wrong: {}", shortened(name, 160),
                               c.wrong > 0 ? c.first_wrong : "it differs by a constant factor"));
   }
+  if (!all_judged)
+    note(
+        "note: not judged are elements whose error bound is too wide to say anything: rounding of "
+        "these inputs alone may change them as much (softmax of large scores, cancellation)");
   return ok;
 }
 
@@ -182,6 +187,11 @@ Result<int> check(const RunArguments& o, const Graph& graph, const PlanData& pla
 Result<int> run(const RunArguments& o) {
   auto document = read_document(o.document);
   SINTER_TRY(document);
+  if (const std::string problem = planning_problem(*document, {o.no_fuse, o.deterministic});
+      !problem.empty()) {
+    print_error(problem);
+    return kBadInput;
+  }
   auto device = device_from(o.device);
   SINTER_TRY(device);
   if (!document->plan) {

@@ -1,4 +1,4 @@
-// sinter tune: times the configurations of a graph's kernels on this device, the likeliest first,
+// sinter tune: times the configurations of a graph's kernels on this device, best estimates first,
 // within a budget of seconds. The fastest go into the tuning file, which later planning uses, and
 // into the plan.
 #include <fmt/format.h>
@@ -135,7 +135,7 @@ class Tuner {
     }
     if (!options_.json)
       fmt::print("{}: {}\n", printable(graph_.options().name), printable(choice.problem));
-    // A device that was idle has power to spare: what it runs first looks faster than it is.
+    // A device that was idle boosts its clock: what it runs first looks faster than it is.
     (void)time(tunings[0]);
     std::size_t fastest = 0, compared = 0;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -229,7 +229,7 @@ Status list_candidates(const std::string& path, const TuneArguments& o) {
     const std::size_t all = choice.configurations.size(),
                       most = std::min(all, static_cast<std::size_t>(o.most));
     if (!o.json)
-      fmt::print("{}: {}: the likeliest {} of {} configurations\n", printable(graph),
+      fmt::print("{}: {}: the {} fastest by estimate of {} configurations\n", printable(graph),
                  printable(choice.problem), most, all);
     for (std::size_t i = 0; i < most; ++i) {
       const double us = choice.microseconds[i];
@@ -256,6 +256,8 @@ Status tune(const std::string& path, Device device, const TuneArguments& o) {
     auto added = add_to_tuning(file, *best);
     SINTER_TRY(added);
   }
+  if (file.empty() && o.output.empty())
+    note("note: the fastest are kept nowhere; --tuning FILE or --output PLAN keeps them");
   if (o.output.empty()) return Done{};
   auto target = device.target();
   SINTER_TRY(target);
@@ -282,7 +284,11 @@ Result<int> run(TuneArguments o) {
       o.architecture = here && !here->empty() ? *here : std::string(kTunedTarget);
     return dry_run(o);
   }
-  auto device = device_from(o.device);
+  if (!o.output.empty() && o.documents.size() > 1) {
+    print_error("--output takes the plan of one graph; --tuning takes the fastest of several");
+    return kBadInput;
+  }
+  auto device = o.device.empty() ? Result<Device>(Device::current()) : device_from(o.device);
   SINTER_TRY(device);
   if (device->is_cpu())
     return Diagnostic{

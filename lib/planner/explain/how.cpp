@@ -37,13 +37,11 @@ class Config {
 
 // How an operand of a contraction comes to shared memory, on any GPU.
 std::string moved(std::string_view name, std::int64_t copied, std::int64_t width) {
-  const std::string together = width > 1 ? fmt::format("{} neighbours at a time", width)
-                                         : std::string("elements one by one");
-  return copied ? fmt::format("; {} is copied to shared memory, {}", name, together)
-                : fmt::format(
-                      "; {} passes through registers, as it is computed, converted or lies "
-                      "unaligned, {}",
-                      name, together);
+  const std::string vectors =
+      width > 1 ? fmt::format("vectors of {} elements", width) : std::string("element by element");
+  return copied ? fmt::format("; {} by cp.async, {}", name, vectors)
+                : fmt::format("; {} through registers (computed, converted or unaligned), {}", name,
+                              vectors);
 }
 
 // The time that planning compared.
@@ -66,9 +64,9 @@ std::string how_wgmma(Config& get, const PlanKernel& k, std::string_view gpu) {
       tiles_of(get) +
       fmt::format("the tensor cores of sm_90a, {} stages of 128 bytes of k in shared memory",
                   get("stages"));
-  s += get("alternate") ? "; two warpgroups take tiles in turn, one multiplies while one finishes"
-       : k.block > 384  ? "; three warpgroups share a tile"
-       : k.block > 256  ? "; two warpgroups share a tile"
+  s += get("alternate") ? "; pingpong: of two warpgroups one multiplies while one has its epilogue"
+       : k.block > 384  ? "; cooperative: three warpgroups share a tile"
+       : k.block > 256  ? "; cooperative: two warpgroups share a tile"
                         : "; one warpgroup multiplies";
   if (get("loaded_rows") < get("tile_m"))
     s += fmt::format("; as A has few rows, no more than {} are loaded for a tile",
@@ -77,7 +75,7 @@ std::string how_wgmma(Config& get, const PlanKernel& k, std::string_view gpu) {
     s += fmt::format("; clusters of {} x {} tiles share an operand", get("cluster_m"),
                      get("cluster_n"));
   if (get("products") > 1) s += "; two products share A, a tile holds as many columns of each";
-  if (get("split") > 1) s += fmt::format("; {} blocks a tile sum a part of k each", get("split"));
+  if (get("split") > 1) s += fmt::format("; split k: {} thread blocks a tile", get("split"));
   if (get("promote_accumulators"))
     s += fmt::format("; sums are {}promoted to f32 every 128 terms",
                      get("scaled") ? "scaled and " : "");
@@ -89,7 +87,7 @@ std::string how_wgmma(Config& get, const PlanKernel& k, std::string_view gpu) {
                        *name == 'a' ? "A" : "B");
   if (get.some("gathered")) s += "; threads copy the rows of A that the table names";
   return s + fmt::format("; {} of {} tiles, {}",
-                         get("tuned") ? "measured to be the fastest" : "the likeliest",
+                         get("tuned") ? "measured to be the fastest" : "the fastest by estimate",
                          get("legal_tiles"), estimated(get, gpu));
 }
 
@@ -112,7 +110,7 @@ std::string how_chained(Config& get, const PlanKernel&, std::string_view gpu) {
 std::string how_mma(Config& get, const PlanKernel&, std::string_view gpu) {
   return tiles_of(get) +
          fmt::format(
-             "{}, {} x {} warps, {} steps of {} in shared memory",
+             "{}, {} x {} warps, {} stages of {} along k in shared memory",
              get.some("cuda_cores") ? "CUDA cores, as nothing may be rounded" : "tensor cores",
              get("warps_m"), get("warps_n"), get("stages"), get("tile_k")) +
          moved("A", get("a_copied"), get("a_width")) + moved("B", get("b_copied"), get("b_width")) +
@@ -187,8 +185,8 @@ std::string how_attention(Config& get, const PlanKernel&, std::string_view gpu) 
   return fmt::format(
       "tiles of {} rows and {} keys on tensor cores{}, {} stages of keys and values in shared "
       "memory{}: "
-      "scores and weights stay in registers, tiles that no row sees are not visited, {} heads run "
-      "side by side; {}",
+      "scores and weights stay in registers, fully masked tiles are skipped, {} heads run side "
+      "by side; {}",
       get("tile_q"), get("tile_k"),
       by_warps ? fmt::format(", {} rows a warp", 32 * get("tile_q") / get("threads")) : "",
       get("stages"),
@@ -196,7 +194,7 @@ std::string how_attention(Config& get, const PlanKernel&, std::string_view gpu) 
           ? fmt::format(", clusters of {} thread blocks divide the keys of a tile",
                         get("key_blocks"))
       : get.some("key_walks")
-          ? ", one walk over the keys for the sums by which weights are divided before they are "
+          ? ", one pass over the keys for the sums by which weights are divided before they are "
             "rounded, and one that multiplies them"
           : "",
       get("heads_together"), estimated(get, gpu));
@@ -204,14 +202,12 @@ std::string how_attention(Config& get, const PlanKernel&, std::string_view gpu) 
 
 std::string how_attention_backward(Config& get, const PlanKernel&, std::string_view gpu) {
   return fmt::format(
-      "tiles of {} keys, whose gradients stay in registers, walk over tiles of {} queries on "
-      "tensor "
-      "cores; weights and their gradients are never in memory, tiles that do not see each other "
-      "are "
-      "not visited, dQ is added to sums in memory;{} {} heads run side by side; {}",
+      "tiles of {} keys, whose gradients stay in registers, loop over tiles of {} queries on "
+      "tensor cores; weights and their gradients are never in memory, fully masked tiles are "
+      "skipped, dQ is added to sums in memory;{} {} heads run side by side; {}",
       get("tile_k"), get("tile_q"),
       get.some("parts")
-          ? fmt::format(" {} thread blocks share the walk of a tile, whose parts of dK "
+          ? fmt::format(" {} thread blocks share the queries of a tile, whose parts of dK "
                         "and dV another kernel adds up;",
                         get("parts"))
           : "",
@@ -220,31 +216,31 @@ std::string how_attention_backward(Config& get, const PlanKernel&, std::string_v
 
 std::string how_pointwise_or_rowwise(Config& get, const PlanKernel& k, std::string_view) {
   const auto width = get("width");
-  const std::string moves = width > 1 ? fmt::format("{} neighbours move together", width)
-                                      : "elements move one by one, as extents, strides or "
-                                        "alignments allow no more or the rows are short";
+  const std::string moves = width > 1 ? fmt::format("vectors of {} elements", width)
+                                      : "element by element, as extents, strides or alignments "
+                                        "allow no more or the rows are short";
   if (k.family == Family::pointwise && get.has("tile_along"))
     return fmt::format(
-        "tensors lie across each other: tiles of {} x {} elements{} are transposed "
+        "tensors are contiguous along different dims: tiles of {} x {} elements{} are transposed "
         "in shared memory{}; {}",
         get("tile_along"), get("tile_across"),
         get("tile_through") > 1 ? fmt::format(" of {} matrices", get("tile_through")) : "",
-        get("misaligned") ? ", in packs that start where memory is aligned, as rows start anywhere"
-                          : "",
+        get("misaligned") ? ", in vectors that start where memory is aligned, as rows are not" : "",
         moves);
-  constexpr std::string_view misaligned = "; rows start anywhere, packs where memory is aligned";
+  constexpr std::string_view misaligned =
+      "; rows are misaligned: vectors start at aligned addresses";
   if (k.family == Family::pointwise)
-    return fmt::format("{}; a thread has {} such in flight{}", moves, get("unroll"),
+    return fmt::format("{}, {} in flight a thread{}", moves, get("unroll"),
                        get.some("misaligned") > 0 ? misaligned : "");
   if (get("rows_fastest"))
     return fmt::format(
-        "rows lie together: {} threads side by side and {} along a row{}; {}{}",
+        "neighbouring rows are contiguous: {} threads across rows and {} along a row{}; {}{}",
         get("rows_per_block"), get("threads_per_row"),
         get.some("held_in_shared") > 0
             ? fmt::format(" in each of {} blocks, whose shared memory holds it",
                           get("blocks_per_row"))
             : "",
-        moves, get("misaligned") ? ", cut out of aligned pieces, as they start anywhere" : "");
+        moves, get("misaligned") ? ", cut out of aligned pieces, as they are misaligned" : "");
   std::string s = fmt::format("{} threads a row", get("threads_per_row"));
   if (get("blocks_per_row") > 1)
     s += fmt::format(
@@ -255,7 +251,7 @@ std::string how_pointwise_or_rowwise(Config& get, const PlanKernel& k, std::stri
   s += get("register_resident") ? "; a row is read once and stays in registers"
                                 : "; a row does not fit in registers, each phase reads it again";
   if (get("num_partials") > 0)
-    s += fmt::format("; {} {} walk over the rows and {}", get("num_partials"),
+    s += fmt::format("; {} persistent {} loop over the rows and {}", get("num_partials"),
                      get("blocks_per_row") > 1 ? "clusters" : "blocks",
                      get.some("kinds") > 0 ? "sum up columns, finished by the next kernel"
                                            : "keep what all of these share in registers");
