@@ -82,7 +82,7 @@ void describe_step(Graph& graph) {
   const auto p = declare_parameters(graph);
   const auto f = forward(graph, kBatch, p);
   auto labels = graph.tensor({.name = "labels", .dim = {kBatch, 1}});
-  auto rate = graph.scalar_input("rate");  // a number of each call, not of the plan
+  auto rate = graph.scalar_input("rate");  // a scalar of each call, not of the plan
 
   // Cross-entropy of the softmax: log sum exp(logits) - logits[label]. Its gradient is p - onehot.
   auto onehot = equal(gen_index(f.logits, 1), labels);

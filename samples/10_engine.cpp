@@ -1,5 +1,5 @@
 // What a serving or training engine does beside describing graphs: weights prepared once a model,
-// an executable bound once and called with other numbers, parameters updated in place, and a cache
+// an executable bound once and called with other scalars, parameters updated in place, and a cache
 // of plans for the batch sizes that come along.
 #include "common.hpp"
 #include "sinter/plan_cache.hpp"
@@ -12,7 +12,7 @@ constexpr int kWidth = 32;
 Check check;
 
 // Momentum: v' = m v + g, p' = p - rate v', each in the memory of its old value. Rate and m are
-// numbers of each call, no part of the plan.
+// scalars of each call, no part of the plan.
 void update_in_place(sinter::Device device) {
   sinter::Graph graph({.name = "update"});
   auto p = graph.tensor("p", {kWidth}), v = graph.tensor("v", {kWidth}),

@@ -61,7 +61,7 @@ class BodyText {
   // its callers run the generator once for several elements; -1: none.
   void take_drawn(int i) { taken_ = i; }
   int taken() const { return taken_; }
-  // Or the loads whose numbers the function gets as `beside`.
+  // Or the loads whose values the function gets as `beside`.
   void take_beside(std::vector<int> loads) { beside_ = std::move(loads); }
   // f32 sums of products are rounded once.
   void fuse_products() { fuses_products_ = true; }
@@ -81,7 +81,7 @@ class BodyText {
   std::string condition(const Statement& s) const;
   std::string accumulation(const Statement& s) const;
   std::string expression(int i) const;
-  // Which element of the place's pack, or of what lies together at the place, a load or store
+  // Which element of the place's pack, or of what is contiguous at the place, a load or store
   // means.
   std::string element(const Statement& s) const;
   std::string pointer(const Statement& s) const;

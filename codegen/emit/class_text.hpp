@@ -1,5 +1,5 @@
-// The text of a kernel that serves many extents. Lists of numbers of its text (sinter::Dims) hold
-// sinter::dynamic(i) where the kernel's texts for two sets of extents differ; numbers of the launch
+// The text of a kernel that serves many extents. Lists of integers of its text (sinter::Dims) hold
+// sinter::dynamic(i) where the kernel's texts for two sets of extents differ; launch arguments
 // take these places (codegen/device/core/dynamic.cuh), and those of constants that say in which
 // order tiles run and, where it differs, how many terms an average has. What else depends on
 // extents must be the same in all texts of a class.
@@ -14,7 +14,7 @@ namespace sinter {
 
 class ClassText {
  public:
-  // Nothing where the texts differ in more than lists of numbers.
+  // Nothing where the texts differ in more than lists of integers.
   static std::optional<ClassText> of(std::string_view one, std::string_view other);
 
   // The numbers with which a launch of the class's text does what `text` does; nothing where `text`

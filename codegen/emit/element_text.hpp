@@ -17,7 +17,7 @@ struct ElementFunction {
   // Where a body draws one number, which is 0 or 1, the function takes it; `Drawn`, its logical
   // index, and run(args, c), the bits of the four numbers of a run, say how to draw it.
   bool takes_drawn = false;
-  // Loads whose numbers another function, NAME_beside, takes.
+  // Loads whose values another function, NAME_beside, takes.
   std::vector<int> beside = {};
 };
 

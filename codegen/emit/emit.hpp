@@ -18,7 +18,7 @@ namespace sinter {
 struct EmittedArgument {  // one member of the kernel's Args struct, in order
   bool scalar = false;
   bool integer = false;            // scalar: a 64-bit integer
-  int index = 0;                   // of KernelSpec::ports or ::scalars; -1: a number of the launch
+  int index = 0;                   // of KernelSpec::ports or ::scalars; -1: a launch argument
   int bytes = 8;                   // scalar: 4 (float) or 8 (double, long long)
   std::uint64_t bits = 0;          // scalar: its value
   std::optional<TensorMap> map{};  // set: a tensor map of port `index` instead of its pointer

@@ -11,7 +11,7 @@ namespace sinter {
 // The constants of the window, and which results exist.
 void print_window(TextWriter& out, const WgmmaConfig& config);
 
-// An operand that TMA brings by im2col, or out of the filter. `resident`: its pixels stay for all
+// An operand that TMA loads by im2col, or out of the filter. `resident`: its pixels stay for all
 // taps.
 void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOperand& operand,
                           const ConvolutionWindow& window, bool resident,

@@ -205,7 +205,7 @@ bool GraphReader::read_scalar(const Value& v, const Place& at, TensorDesc& t) {
   return true;
 }
 
-// A scalar whose number comes with each execute(): an input of one element.
+// A scalar whose value comes with each execute(): an input of one element.
 bool GraphReader::read_bound_scalar(const Value& v, const Place& at, TensorDesc& t) {
   if (t.has_value)
     return fields_.fail(Rule::tensor_value, at.with("pass_by_value"), v.line, "a value as well", "",

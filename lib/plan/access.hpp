@@ -52,7 +52,7 @@ int outer_rank(const KernelSpec& spec);
 // The elements that it reaches, where different indices reach different ones.
 std::int64_t elements_reached(const Dims& extent, const Access& access);
 
-// Whether neighbours along index `other` lie together in more of the statements' ports than along
+// Whether neighbours along index `other` are contiguous in more of the statements' ports than along
 // `usual`. An index of -1 is none.
 template <class Use>
 bool prefers(const KernelSpec& spec, const Body& body, int usual, int other, Use use) {
@@ -66,7 +66,7 @@ bool prefers(const KernelSpec& spec, const Body& body, int usual, int other, Use
   return balance > 0;
 }
 
-// Rowwise: neighbouring rows lie together, not neighbours along the row.
+// Rowwise: neighbouring rows are contiguous, not neighbours along the row.
 bool rows_lie_together(const KernelSpec& spec);
 
 // rowwise: the indices of rows of which each has column results of its own, the last of the outer

@@ -23,7 +23,7 @@ struct PlanTensor {
   // the other. `dim` counts elements as they lie, filling included.
   bool kept = false;
   // What the graph and the kernels say, and no field of a plan file.
-  bool by_value = false;    // takes a number, see KernelArgument::Kind::number
+  bool by_value = false;    // takes a scalar, see KernelArgument::Kind::number
   bool read = true;         // false: an input that no node reads, a constant that no kernel reads
   std::int64_t alias = -1;  // of an output: the position of the input whose memory it may have
 };
@@ -38,7 +38,7 @@ struct KernelArgument {
                            // scalar: the bits of the number, in the low `bytes` bytes;
                            // tensor_map: position in PlanKernel::maps;
                            // number, integer: position of a tensor that is passed by value, whose
-                           // number of each call becomes a float, double or 64-bit integer
+                           // value of each call becomes a float, double or 64-bit integer
   int bytes = 8;           // tensor_map: kTensorMapBytes
 };
 

@@ -15,7 +15,7 @@ struct TensorMap {
   Dims box;                 // elements, one a dim; im2col: channels, pixels
   int swizzle = 0;          // bytes: 0, 32, 64 or 128
   std::int64_t offset = 0;  // bytes from the tensor's pointer, a multiple of 16
-  // im2col: dims are channels, w, [h, [d,]] image. An instruction walks over base pixels, w
+  // im2col: dims are channels, w, [h, [d,]] image. An instruction steps over base pixels, w
   // fastest: along each of w, h, d from `lower` to its extent - 1 + `upper`, `step` apart. Empty:
   // boxes.
   Dims lower{}, upper{}, step{};

@@ -1,4 +1,4 @@
-// Look-ups of many tensors by name: Graph::find() walks over all of them.
+// Look-ups of many tensors by name: Graph::find() searches all of them.
 #pragma once
 #include <string_view>
 #include <unordered_map>

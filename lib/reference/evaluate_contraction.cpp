@@ -77,7 +77,7 @@ class Contraction {
     }
   }
 
-  // `padding`: some products are of zeros beside the image. What these give with an infinite or NaN
+  // `padding`: some products are of zeros around the image. What these give with an infinite or NaN
   // element of `beside` is left open (GRAPH_JSON.md).
   void finish_convolution(const Sums& sum, std::int64_t terms, bool padding, const Operand& beside,
                           double* v, double* e) const {
@@ -104,7 +104,7 @@ class Contraction {
   void moe(const Dims& at, double* v, double* e) const;
 
  private:
-  // One row of the result, column by column or, where B's rows lie together, row by row of B.
+  // One row of the result, column by column or, where B's rows are contiguous, row by row of B.
   void row_by_columns(const Line& a, Dims b, std::int64_t n, double* v, double* e) const;
   void row_by_rows(const Line& a, Dims b, std::int64_t n, double* v, double* e) const;
 

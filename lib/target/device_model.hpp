@@ -1,7 +1,7 @@
 // What planning knows of a GPU: what its architecture has, and how fast and how large its parts
 // are. A plain value that is passed to all that decides; no other file compares architectures or
 // holds a figure of a device. Numbers that were fitted by measurement to one estimate (how much of
-// a limit a kernel reaches, what a step costs) stand beside that estimate.
+// a limit a kernel reaches, what a step costs) stand with that estimate.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The generated text of the hand-built specs, compared with files that people read and approve:
-// SINTER_APPROVE=1 writes them anew. Every kernel must also compile for each supported target.
+// SINTER_APPROVE=1 rewrites them. Every kernel must also compile for each supported target.
 #include <elf.h>
 #include <fmt/format.h>
 

@@ -281,7 +281,7 @@ TEST_CASE("gradients of images", "[shapes]") {
         kImageKinds);
 }
 
-// Blocks that walk over many of them, with several rows each or one that is fetched by lanes.
+// Blocks that loop over many of them, with several rows each or one that is fetched by lanes.
 TEST_CASE("gradients of many rows", "[shapes][long]") {
   constexpr auto kGradients = std::span(kKinds).subspan(2, 1);
   static_assert(std::string_view(kGradients[0].name) == "norm_gradients");

@@ -237,7 +237,7 @@ TEST_CASE("CTAs share the queries of a tile of keys where tiles leave SMs idle")
   for (const char* target : {"sm_90a", "sm_80"}) {
     CHECK(parts(few_keys, target) > 4);
     CHECK(parts(one_head, target) > 4);
-    // Tiles for all SMs; few queries; walks over tiles that are counted on the GPU.
+    // Tiles for all SMs; few queries; loops over tiles that are counted on the GPU.
     CHECK(parts({.heads = 64, .key_heads = 64, .queries = 1024, .keys = 1024}, target) == 1);
     CHECK(parts({.queries = 128, .keys = 77}, target) == 1);
     Attention blocks = few_keys;

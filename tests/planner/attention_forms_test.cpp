@@ -312,7 +312,7 @@ TEST_CASE("biases that TMA does not take are copied first where many scores read
       {64, {1, 3, 511, 511}, 1},   // rows of an odd number of keys
       {64, {64, 1, 1, 511}, 1},    // a row for each entry
       {64, {64, 3, 511, 511}, 0},  // read once
-      {64, {1, 3, 511, 1}, 0},     // no keys that lie together
+      {64, {1, 3, 511, 1}, 0},     // no keys that are contiguous
       {64, {1, 1, 1, 511}, 0},     // one row that starts where it may
   };
   for (const Case& c : cases) {

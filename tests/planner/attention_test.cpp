@@ -359,7 +359,7 @@ TEST_CASE("weights of 16 bits are rounded behind the softmax's division") {
   }
   CHECK(!rounds_divided(only(for_sm_90a(*by_hand({.shape = shape}, causal))).weight));
   // Kernels of their own: other types than that of the values; heads whose consumers divide keys;
-  // few rows, whose keys one CTA would walk over.
+  // few rows, whose keys one CTA would loop over.
   for (const ByHand& c : {ByHand{.of_weights = f16}, ByHand{.of_weights = f8e4m3},
                           ByHand{.shape = {.d = 320, .dv = 320}, .of_weights = bf16},
                           ByHand{.shape = {.sq = 1, .skv = 8192}, .of_weights = bf16}})

@@ -39,7 +39,7 @@ TEST_CASE("batches that share an operand are rows of one product, or its columns
            Case{{3, 7, 5, 64}, {3, 1, 64, 96}, {}, {3, 35, 96}},
            // Queries of grouped heads: batch, head of K, heads that share it.
            Case{{2, 12, 1, 64}, {2, 3, 64, 96}, {}, {6, 4, 96}},
-           // Rows of one number lie together: the batch is the inner part of the index.
+           // Rows of one number are adjacent: the batch is the inner part of the index.
            Case{{16, 4, 64}, {1, 64, 96}, {}, {1, 64, 96}, {64, 1024, 1}, {96, 1536, 1}},
            // What tells batches from rows keeps them apart, but for one row.
            Case{{16, 4, 64}, {1, 64, 96}, {}, {16, 4, 96}, {64, 1024, 1}},

@@ -1,4 +1,4 @@
-// Sums down the columns of a rowwise kernel: how many CTAs walk over the rows, and what joins them.
+// Sums down the columns of a rowwise kernel: how many CTAs loop over the rows, and what joins them.
 #include <algorithm>
 
 #include "plan/access.hpp"

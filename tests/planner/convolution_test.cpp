@@ -360,7 +360,7 @@ TEST_CASE("a prologue that would cost a convolution its engine is a kernel of it
 }
 
 // In one kernel they took the portable engine: the sums of a strided gradient have none else, and
-// the filter's channels do not lie together.
+// the filter's channels are not contiguous.
 TEST_CASE("sums that would cost a convolution its engine are a kernel of their own") {
   for (const bool last : {true, false}) {
     INFO((last ? "channels last" : "channels first"));

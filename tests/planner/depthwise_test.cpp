@@ -10,7 +10,7 @@ using namespace sinter::test;
 
 namespace {
 
-// Of an image and a square filter; `last`: channels lie together.
+// Of an image and a square filter; `last`: channels are contiguous.
 ScheduledKernel depthwise_schedule(DataType io, const Dims& x, std::int64_t filter,
                                    std::int64_t stride, bool gradient, bool last,
                                    DataType results = DataType::none) {
@@ -175,7 +175,7 @@ TEST_CASE("groups of 2, 4 and 8 channels have an engine of their own") {
       for (const Images& i : {f, d})
         CHECK((engines(*i.g) == Engines{"depthwise"}) == (stride == 1));
     }
-  // Which reads channels that lie together, and bf16.
+  // Which reads channels that are contiguous, and bf16.
   const Dims small{64, 256, 28, 28}, w{256, 8, 3, 3};
   Images first{.last = false}, bytes{.options = {.io = f8e4m3}};
   for (const Images* i : {&first, &bytes})

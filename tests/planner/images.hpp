@@ -12,7 +12,7 @@ namespace sinter::test {
 
 inline Dims channels_last(const Dims& d) { return {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}; }
 
-// One convolution's tensors; `last`: channels lie together.
+// One convolution's tensors; `last`: channels are contiguous.
 struct Images {
   GraphOptions options{.io = bf16};
   bool last = true;

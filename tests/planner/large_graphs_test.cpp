@@ -175,7 +175,7 @@ TEST_CASE("extents near their limit plan as fast as small ones") {
     CHECK(Plan::make(g, {.architecture = target}));
     const double seconds = cpu_seconds() - begin;
     INFO(seconds << " s");
-    CHECK(seconds < 4);  // 0.1; a walk over all numbers of parts took 50
+    CHECK(seconds < 4);  // 0.1; a loop over all numbers of parts took 50
   }
 }
 

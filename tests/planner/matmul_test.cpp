@@ -439,7 +439,7 @@ TEST_CASE("threads read tf32 that lies across k; of large products it is copied"
     CHECK(families(p) == (large ? kOneFirst : kAlone));
     const auto plan = plan_wgmma(p.kernels.back(), device_model("sm_90a"), {});
     REQUIRE(plan);
-    CHECK(plan->engine.a.k_fastest == large);  // columns that lie together are on the left
+    CHECK(plan->engine.a.k_fastest == large);  // columns that are contiguous are on the left
   }
 }
 

@@ -31,7 +31,7 @@ TEST_CASE("rows that start anywhere and are hardly longer than a tile take one")
   CHECK(longer.tile_across == 64);
 }
 
-// Read line by line, and written where several of the few neighbours lie together.
+// Read line by line, and written where several of the few neighbours are contiguous.
 TEST_CASE("few neighbours that are read far apart take tiles") {
   const Tiling t = tiling_of({9, 33, 65, 17, 117}, {4, 3, 2, 1, 0});
   REQUIRE(t.on);

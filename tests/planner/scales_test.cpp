@@ -242,7 +242,7 @@ TEST_CASE("a norm that is quantised in blocks is one kernel") {
     REQUIRE(of.size() == (fits ? 1 : 2));
     CHECK(of[0].rowwise().segment == (fits ? block : 0));
   }
-  // Rows that lie beside each other have their segments far apart in memory.
+  // Rows that lie next to each other have their segments far apart in memory.
   const auto across = Shared<Graph>::make(GraphOptions{.io = bf16});
   quantise(*across, norm(*across, {16, 96}, {1, 16}), 32);
   CHECK(kernels(*across).size() == 2);

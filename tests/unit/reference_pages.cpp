@@ -1,5 +1,5 @@
 // The reference pages have sections that are made from the tables in the code, between the lines
-// "<!-- generated: NAME -->" and "<!-- end -->". SINTER_APPROVE=1 writes them anew.
+// "<!-- generated: NAME -->" and "<!-- end -->". SINTER_APPROVE=1 rewrites them.
 #include <fmt/format.h>
 
 #include <cmath>

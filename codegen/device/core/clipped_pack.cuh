@@ -41,7 +41,7 @@ SINTER_DEVICE const Coordinates<Index, Extent>& unclipped(
   return c;
 }
 
-// Brings what lies at `c` and after it. What a pack reaches of the rows beside it comes along; what
+// Loads what lies at `c` and after it. What a pack reaches of the rows beside it comes along; what
 // lies past the end of the tensor is left alone.
 template <class Access, class Element, int width, int aligned, class Index, class Extent>
 SINTER_DEVICE void fetch(const Element* base, const ClippedCoordinates<Index, Extent>& c,
@@ -92,7 +92,7 @@ SINTER_DEVICE void fetch(const Element* base, const CutCoordinates<Index, Extent
     pack.load_each(base + offset, [](int) { return true; });
 }
 
-// Asks for what `fetch` brings to come to the second-level cache.
+// Prefetches to the second-level cache what `fetch` loads.
 template <class Access, class Element, class Index, class Extent>
 SINTER_DEVICE void prefetch(const Element* base, const ClippedCoordinates<Index, Extent>& c) {
   if (!outside_row(c)) prefetch<Access>(base, unclipped(c));

@@ -1,5 +1,5 @@
 // Numbers that are constants of the generated file or, in a file that serves many extents, come
-// with the launch: the first member of its Args, `long long dynamic[count]`. In lists of numbers
+// with the launch: the first member of its Args, `long long dynamic[count]`. In lists of integers
 // (Dims) dynamic(i) stands for number i of them.
 //
 // What follows from such numbers is `number<known>(f)`: where all of them are known when compiling,

@@ -61,7 +61,7 @@ struct Coordinates {
 // The same where packs may reach out of their row.
 template <class IndexType, class ExtentDims>
 struct ClippedCoordinates : Coordinates<IndexType, ExtentDims> {
-  bool whole = false;  // the pack that starts here surely does not, nor do those beside it
+  bool whole = false;  // the pack that starts here surely does not, nor do its neighbours
 };
 
 // The same where packs are cut out of the pieces around them.
@@ -194,7 +194,7 @@ SINTER_DEVICE void store_first(Element* base, const Coord& c, int e, T x) {
   if (e == 0) store_first<Access>(base, c, x);
 }
 
-// Adds to the element at `c`, beside other threads.
+// Adds to the element at `c` atomically.
 template <class Access, class Coord>
 SINTER_DEVICE void add(float* base, const Coord& c, float x) {
   hardware::add(base + locate<Access>(c).offset, x);

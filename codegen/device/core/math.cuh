@@ -45,7 +45,7 @@ SINTER_DEVICE float fast_reciprocal(float x) { return hardware::reciprocal(x); }
 SINTER_DEVICE double fast_reciprocal(double x) { return 1 / x; }
 // Within two ulp; results below the normal numbers are zeros.
 SINTER_DEVICE float fast_exp2(float x) { return hardware::exp2(x); }
-// Division of many numbers by one, without the branches of x / y: with |y| brought just below 1,
+// Division of many numbers by one, without the branches of x / y: with |y| scaled to just below 1,
 // and the rounded reciprocal of that, the exact remainder of a first quotient corrects it (Markstein,
 // "Computation of elementary functions on the IBM RISC System/6000 processor", 1990). What is left
 // before the rounding is an error of 2^-44 of the quotient: exact quotients come out as they are,

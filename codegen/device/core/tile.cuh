@@ -34,7 +34,7 @@ struct Spot {
   int matrix = 0;
 };
 
-// Where the place of this number lies. Config::lanes threads stand beside each other along the
+// Where the place of this number lies. Config::lanes threads stand next to each other along the
 // packs; the rest of their warp takes the next columns, so that a warp touches few lines of memory
 // and all banks of shared memory.
 template <class Config>

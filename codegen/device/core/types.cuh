@@ -43,7 +43,7 @@ struct Minifloat {
     return {static_cast<unsigned char>(x != x ? nan : code)};
   }
 #ifdef SINTER_HARDWARE_F8
-  // The bits of two that lie beside each other, where hardware converts them together.
+  // The bits of two that lie next to each other, where hardware converts them together.
   static constexpr bool in_pairs = mantissa == 3 || mantissa == 2;
   static SINTER_DEVICE unsigned short encode_pair(float low, float high) {
     return mantissa == 3 ? hardware::to_f8e4m3_pair(low, high)

@@ -193,7 +193,7 @@ SINTER_DEVICE unsigned pair(Number number, Element low, Element high) {
   return pair(number, static_cast<float>(Format<Element>::decode(low)),
               static_cast<float>(Format<Element>::decode(high)));
 }
-// Two elements of 8 bits that lie beside each other.
+// Two elements of 8 bits that lie next to each other.
 template <class Number, class Element>
 SINTER_DEVICE unsigned widened(Number number, Element, unsigned short two) {
   return pair(number, Element{static_cast<unsigned char>(two & 0xff)},

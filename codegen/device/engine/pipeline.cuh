@@ -50,7 +50,7 @@ struct Pipeline {
   // ---- producer
 
   SINTER_DEVICE void acquire(const State& s) const { hopper::wait(empty(s), s.parity ^ 1); }
-  // Arrives, and announces what TMA will bring.
+  // Arrives, and announces what TMA will load.
   SINTER_DEVICE void expect(const State& s, int bytes_of_stage) const {
     hopper::arrive_and_expect(full(s), bytes_of_stage);
   }

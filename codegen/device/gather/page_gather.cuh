@@ -36,7 +36,7 @@ SINTER_DEVICE T page_gather(const Element* x, const Entry* table, const Coord& c
                  c.at[At::at(3)] * static_cast<Index>(X::Stride::at(3)));
 }
 
-// Where the row lies whose elements lie together; null where the table names no block.
+// Where the row lies whose elements are contiguous; null where the table names no block.
 template <class G, class Element, class Entry, class Coord>
 SINTER_DEVICE const Element* page_line(const Element* x, const Entry* table, const Coord& c) {
   using Index = typename Coord::Index;

@@ -35,7 +35,7 @@ inline constexpr int kLineAxis = width > 1 && G::along >= 2 ? G::along - 2 : -1;
 // Loops of at most so many turns in all are written out.
 inline constexpr long long kWrittenOut = 16;
 
-// Padding with edge values makes the outermost elements stand for the padding beside them. The
+// Padding with edge values makes the outermost elements stand for the padding next to them. The
 // average that excludes the padding never reads it.
 template <class G>
 inline constexpr bool kReadsEdge =

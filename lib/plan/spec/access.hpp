@@ -36,7 +36,7 @@ struct KernelPort {
   Access access;
   bool written = false;
   std::int64_t alignment = 16;  // of the buffer, bytes: what the caller promises, a power of two
-  // pointwise: elements that lie together at each place; the statements that load or store it say
+  // pointwise: elements that are contiguous at each place; the statements that load or store it say
   // which of them they mean.
   int together = 1;
 };

@@ -27,7 +27,7 @@ struct AttentionBand {
 // the sequence's first ones. Rows of no sequence see nothing.
 struct PackedSequences {
   std::int64_t count = 0;               // 0: none
-  int offsets_q = -1, offsets_kv = -1;  // ports, whose elements lie together
+  int offsets_q = -1, offsets_kv = -1;  // ports, whose elements are contiguous
 };
 
 // result(batch, m, e) = sum over n of weight(batch, m, n) v(batch, n, e), where weight is f of the

@@ -69,7 +69,7 @@ struct ContractionSpec {
   std::vector<Product> products{1};
   DataType accumulate = DataType::f32;  // f32 or f64
   // Whose zero makes a product zero, even with an infinite or NaN factor. Of convolutions it is
-  // b's, and negative zeros alone: those beside the taps of a copied filter.
+  // b's, and negative zeros alone: those next to the taps of a copied filter.
   ZeroOf zero_dominates = ZeroOf::neither;
   // Tensor cores add only a few products at a time: the rest is added in f32, rounded to nearest,
   // where they would cut off.

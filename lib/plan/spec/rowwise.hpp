@@ -19,7 +19,7 @@ struct RowwiseSpec {
   int rows_per_cta = 1;            // with num_partials: rows that one CTA takes side by side
   bool combines_partials = false;  // what it reduces are partial results of the kernel before
   // Neighbouring rows along index outer_rank - 1 whose reductions are one (channels of a group,
-  // where channels lie together); rows of all values that are `per_row` nevertheless.
+  // where channels are contiguous); rows of all values that are `per_row` nevertheless.
   std::int64_t group = 1;
   // Elements of a segment of a row, or 0: reductions that are KernelReduction::segmented are over
   // each, neighbours along the last index. They run in the last phase but one, and what needs them

@@ -166,7 +166,7 @@ void choose_tile(const KernelSpec& spec, const Pair& pair, int width, const Devi
   };
   const bool far = is_far(spec, pair);
   if (far) {
-    // Lines to read, and as many of what lies beside each other where it is written.
+    // Lines to read, and as many of what lies next to each other where it is written.
     rows = static_cast<int>(n);
     const auto lines = static_cast<int>((m + segment - 1) / segment);
     columns = multiple(m, kMoveBytes) ? std::min<int>(m, segment)

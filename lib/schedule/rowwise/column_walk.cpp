@@ -1,4 +1,4 @@
-// Rows whose columns are reduced, too: blocks walk over the rows and keep running results.
+// Rows whose columns are reduced, too: blocks loop over the rows and keep running results.
 #include "schedule/rowwise/column_walk.hpp"
 
 #include <algorithm>
@@ -89,7 +89,7 @@ bool loads_row_numbers(const KernelSpec& spec) {
 
 }  // namespace
 
-// Blocks that walk over the rows and keep running results of the columns. The planner gives as many
+// Blocks that loop over the rows and keep running results of the columns. The planner gives as many
 // walkers as pay (columns.cpp): fewer than there are SMs, or some on each, which then
 // share its threads.
 void schedule_columns(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {

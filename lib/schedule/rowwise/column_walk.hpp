@@ -1,5 +1,5 @@
 // Rowwise kernels whose values are also reduced down the columns: numbers fitted on an H200 that
-// planning (how many blocks walk over the rows) and scheduling (how large they are) share.
+// planning (how many blocks loop over the rows) and scheduling (how large they are) share.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ inline int column_cluster(std::int64_t columns, std::size_t reductions, const De
   while (device.has_clusters && blocks < kColumnCluster && columns > blocks * held) blocks *= 2;
   return blocks;
 }
-// Columns that a kernel may sum beside its rows.
+// Columns that a kernel may sum with its rows.
 inline std::int64_t most_columns(const DeviceModel& device) {
   return (device.has_clusters ? kColumnCluster : 2) * kSeveralOfCta;
 }

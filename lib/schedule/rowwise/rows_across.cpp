@@ -1,4 +1,4 @@
-// Rows that lie one beside the other in memory: neighbouring threads hold neighbouring rows.
+// Rows that lie next to each other in memory: neighbouring threads hold neighbouring rows.
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kCached = 0.08;  // of the second-level cache, that surely holds it
 
-// Rows that lie together, of several phases, stay in registers where so few threads side by side
+// Rows as the fastest index, of several phases, stay in registers where so few threads side by side
 // that they still move whole lines of memory leave enough others along the rows.
 bool hold_across(const KernelSpec& spec, double columns, const DeviceModel& device,
                  RowwiseConfig& s) {
@@ -93,7 +93,7 @@ void share_short_rows(const KernelSpec& spec, const DeviceModel& device, double 
   }
 }
 
-// How many rows lie one beside the other in memory, by what is read of them.
+// How many rows lie next to each other in memory, by what is read of them.
 double rows_in_line(const KernelSpec& spec, const Packing& packing) {
   double most = 1;
   for (int p : ports_of_rows(spec, packing)) {
@@ -174,7 +174,7 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
   s.rows_per_block = power_of_two_from(rows / width, 32);
   while (s.rows_per_block > least && rows / (width * s.rows_per_block) < device.sms)
     s.rows_per_block /= 2;
-  // No wider than rows do lie together, if the rows are long enough for the threads.
+  // No wider than rows are contiguous, if the rows are long enough for the threads.
   const double beside = rows_in_line(spec, s.packing) / width;
   while (s.rows_per_block > 1 && s.rows_per_block >= 2 * beside &&
          2 * s.threads <= columns * s.rows_per_block)

@@ -1,4 +1,4 @@
-// Rows that lie together and are too long for a block's registers: a cluster holds them in its
+// Rows as the fastest index that are too long for a block's registers: a cluster holds them in its
 // shared memory, as many rows side by side as whole lines of memory have.
 #include <algorithm>
 #include <cmath>

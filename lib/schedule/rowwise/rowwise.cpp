@@ -139,7 +139,7 @@ std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const Ker
   s.wide_index |= needs_wide_index(spec);
   const int at_once = s.rows_fastest ? s.packing.width : s.rows_at_once;
   const double rows = elements(spec.extent, 0, of.outer_rank);
-  if (!walks)  // else as many blocks as before walk over the rows
+  if (!walks)  // else as many blocks as before loop over the rows
     s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * at_once)) * s.blocks_per_row);
   s.microseconds = microseconds(spec, device, s);
   return s;

@@ -1,5 +1,5 @@
 // How a rowwise kernel is run: how a row is shared among threads, what stays in registers, how
-// blocks walk over the rows whose columns are reduced. A pure function of the spec and the device
+// blocks loop over the rows whose columns are reduced. A pure function of the spec and the device
 // model.
 #pragma once
 #include <optional>
@@ -14,23 +14,23 @@ struct RowwiseConfig : Launch {
   int unroll = 1;  // places that a thread fetches before it computes
   Packing packing;
   int aligned_by = -1;  // the port by which packs are aligned where rows start anywhere, or, where
-                        // they lie together, one that is cut out of aligned pieces; -1: none
+                        // rows are the fastest, one that is cut out of aligned pieces; -1: none
   int threads_per_row = 1, rows_per_block = 1;
   int blocks_per_row = 1;        // a cluster
   int rows_at_once = 1;          // resident, a warp a row at the most: that a thread has in flight
   bool rows_fastest = false;     // neighbouring threads hold neighbouring rows
   std::vector<int> row_aligned;  // rows_fastest: of each port, results of neighbouring rows that
-                                 // lie together, as aligned; 0: none do
+                                 // are contiguous, as aligned; 0: none are
   bool resident = false;         // a row stays in registers from phase to phase
   int held_places = 0;           // resident, of any length: the most places that a thread has
   bool prefetch = false;         // resident: what all rows share is fetched before the first phase
-  bool recompute = false;        // resident: values are computed anew in every phase, not kept
+  bool recompute = false;        // resident: values are recomputed in every phase, not cached
   std::vector<int> kept;    // resident: statements whose values the first phase that computes them
                             // leaves for the others (exp(x - max) of a softmax)
   int early = 0;            // resident: blocks that prefetch while the kernel before still runs
-  int walkers = 0;          // without column reductions: blocks (clusters) that walk over the rows
+  int walkers = 0;          // without column reductions: blocks (clusters) that loop over the rows
                             // and keep what all of these share
-  bool ahead = false;       // rows are walked over: the next is fetched before this one ends
+  bool ahead = false;       // rows are looped over: the next is fetched before this one ends
   int pipeline_stages = 0;  // ahead: rows that are in flight to shared memory, or 0: to registers
   int in_flight = 0;        // pipeline_stages: those that need not have arrived when a row is taken
   int slot_bytes = 0;       // pipeline_stages: of one row of every thread

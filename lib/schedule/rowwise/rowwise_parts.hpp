@@ -16,13 +16,13 @@ bool computes_doubles(const KernelSpec& spec);
 // Whether elements take more instructions than conversions and sums do: an exponential, a division.
 bool computes_costly(const KernelSpec& spec);
 
-// Bytes that a place brings of its row to shared memory, or 0 where something cannot be brought so.
+// Bytes of its row that a place loads to shared memory, or 0 where something cannot be loaded so.
 int bytes_ahead(const KernelSpec& spec, const Packing& packing);
 
 inline constexpr int kKeptValues = 32;  // that a thread has computed and keeps from phase to phase
-inline constexpr int kKeptAcross = 40;  // of rows that lie together, in packs of four
+inline constexpr int kKeptAcross = 40;  // of rows as the fastest index, in packs of four
 inline constexpr int kUsualPlaces = 4;  // of a long row, that a thread holds
-// Columns of rows that are walked over, up to which instructions bound them rather than memory.
+// Columns of rows that are looped over, up to which instructions bound them rather than memory.
 inline constexpr int kShortWalk = 2304;
 
 // Registers that each thread can have where so many share an SM, and those that it needs beside
@@ -55,10 +55,10 @@ void schedule_along(const KernelSpec& spec, const DeviceModel& device, RowwiseCo
 // Whether weights that all rows share are more than an SM keeps from row to row, and longer than
 // what is read of a row.
 bool shares_long_weights(const KernelSpec& spec, const Packing& packing, double places);
-// Blocks that walk over such rows and keep the weights; false where none do.
+// Blocks that loop over such rows and keep the weights; false where none do.
 bool walk_with_weights(const KernelSpec& spec, const DeviceModel& device, double rows,
                        double places, RowwiseConfig& s);
-// Blocks that walk over the rows and keep running results of the columns.
+// Blocks that loop over the rows and keep running results of the columns.
 void schedule_columns(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s);
 
 }  // namespace sinter

@@ -1,4 +1,4 @@
-// Rows that share weights as long as they are: blocks walk over the rows and keep their weights.
+// Rows that share weights as long as they are: blocks loop over the rows and keep their weights.
 //
 // Weights that the blocks of an SM do not hold in its first-level cache come from the second-level
 // one for each row, all blocks asking for the same lines at once: 2 TB/s on an H200, half of what

@@ -1,4 +1,4 @@
-// Rows that a table names, k fastest. TMA of sm_90a brings boxes of neighbours only, so all threads
+// Rows that a table names, k fastest. TMA of sm_90a loads boxes of neighbours only, so all threads
 // of the producer copy: 16 bytes of a step, the same ones of every step and of several rows, to
 // where TMA would have put them.
 #pragma once
