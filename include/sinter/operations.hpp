@@ -8,7 +8,7 @@
 // until Graph::output() names it, and has the graph's intermediate type unless .type() gives it
 // another. Memory order (channels last, transposed weights) is a matter of strides, not of dims.
 #pragma once
-#include "sinter/ops/operand.hpp"
+#include "sinter/operand.hpp"
 
 namespace sinter {
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "compile/make_plan.hpp"
 #include "gpu/gpu_support.hpp"
 #include "plan/plan_data.hpp"
-#include "compile/make_plan.hpp"
 #include "support/catch.hpp"
 
 using namespace sinter;

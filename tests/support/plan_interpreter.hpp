@@ -2,7 +2,7 @@
 // accesses, workspace offsets and bodies, in float or double as each statement says. It checks all
 // that the planner decides without a GPU and without the generated text.
 #pragma once
-#include "planner/make_plan.hpp"
+#include "compile/make_plan.hpp"
 #include "planner/planner.hpp"
 #include "reference/reference.hpp"
 

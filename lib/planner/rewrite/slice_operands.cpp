@@ -7,7 +7,7 @@
 // what padding they reach besides.
 #include <algorithm>
 
-#include "fusion_patterns/pattern.hpp"
+#include "lower/op_kinds.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "sinter/ops/shapes_contraction.hpp"
 
