@@ -439,6 +439,8 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
       out.line("static constexpr bool {} = {};", c.name, c.value != 0);
     else
       out.line("static constexpr int {} = {};", c.name, c.value);
+  if (const auto bytes = kernel.launch().shared_bytes; bytes > 0)
+    out.line("static constexpr int shared_bytes = {};", bytes);
   if (wgmma && wgmma->window) print_window(out, *wgmma);
   if (const auto* const rows = kernel.image_rows()) print_image_rows(out, *rows);
   if (const auto* const depthwise = kernel.depthwise()) print_depthwise_axes(out, spec, *depthwise);

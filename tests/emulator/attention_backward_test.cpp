@@ -40,6 +40,18 @@ struct Attention {
   }
 };
 
+// Bytes of BackwardShape::shared_bytes.
+unsigned shared_bytes(const Attention& a) {
+  const auto up = [](int x, int to) { return (x + to - 1) / to * to; };
+  constexpr int kTileK = 128, kConsumers = 2, kStages = 2;
+  const int tile_q = a.tile_q(), lines = 2 * (kTileK + kStages * tile_q),
+            columns_of_dq = tile_q == kTileK ? up(a.depth, 32) : 64;
+  return static_cast<unsigned>(lines * (up(a.depth, 64) + up(a.depth_v, 64)) +
+                               2 * 2 * tile_q * kTileK + kConsumers * columns_of_dq * 64 * 4 +
+                               2 * kStages * (tile_q * 4 + 16) + 16 + (a.blocks ? kStages * 8 : 0) +
+                               1023);
+}
+
 std::string text_of(const Attention& a) {
   const int tile_q = a.tile_q();
   std::string shapes;
@@ -56,7 +68,9 @@ std::string text_of(const Attention& a) {
   const auto flag = [](const char* name, bool to) {
     return Change{fmt::format(" {} = {}", name, !to), fmt::format(" {} = {}", name, to)};
   };
-  std::vector<Change> changes = {{"// more shapes\n", shapes}};
+  std::vector<Change> changes = {
+      {"// more shapes\n", shapes},
+      {"shared_bytes = 0", fmt::format("shared_bytes = {}", shared_bytes(a))}};
   const auto number = [&](const char* name, int from, int to) {
     if (from != to) changes.push_back(set(name, from, to));
   };
@@ -211,7 +225,7 @@ std::string run(const Attention& a, const Edit& edit = {}, bool compile = false)
   kernel.source = text_of(a);
   kernel.grid = static_cast<unsigned>(a.entries * a.heads * ((a.keys + 127) / 128));
   kernel.block = 384;
-  kernel.shared_bytes = 227 << 10;
+  kernel.shared_bytes = shared_bytes(a);
   if (compile && test::can_compile()) {
     std::string log;
     const auto code = compile_uncached({kernel.source, kernel.entry, "sm_90a"}, &log);

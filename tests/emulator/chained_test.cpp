@@ -24,6 +24,14 @@ struct Chained {
 
 int up(int x) { return (x + 63) / 64 * 64; }
 
+// Bytes of ChainedShape::shared_bytes.
+std::uint32_t shared_bytes(const Chained& c) {
+  const int stages = c.consumers > 1 || c.p > 128 || c.n > 128 ? 2 : 4;
+  return static_cast<std::uint32_t>(stages * (64 * c.consumers + up(c.p)) * 128 +
+                                    2 * up(c.n) * 128 + c.consumers * 4 * 4096 + 16 * stages + 32 +
+                                    1023);
+}
+
 std::string text_of(const Chained& c) {
   std::vector<Change> changes;
   const auto both = [](int x, int y, int z) { return fmt::format("Dims<{}, {}, {}>", x, y, z); };
@@ -41,6 +49,7 @@ std::string text_of(const Chained& c) {
   changes.push_back({"threads = 256", fmt::format("threads = {}", 128 * (1 + c.consumers))});
   changes.push_back({"tile_m = 64", fmt::format("tile_m = {}", 64 * c.consumers)});
   if (c.consumers > 1 || c.p > 128 || c.n > 128) changes.push_back({"stages = 4", "stages = 2"});
+  changes.push_back({"shared_bytes = 0", fmt::format("shared_bytes = {}", shared_bytes(c))});
   if (c.half) changes.push_back({"sinter::bf16", "sinter::f16"});
   // The text has k fastest of A and B, and n of C.
   const auto turn = [&](const char* map, const char* was, const char* is) {
@@ -59,14 +68,6 @@ std::string text_of(const Chained& c) {
   fastest("struct OperandB", c.b_k);
   fastest("struct OperandC", c.c_p);
   return text;
-}
-
-// Bytes of ChainedShape::shared_bytes.
-std::uint32_t shared_bytes(const Chained& c) {
-  const int stages = c.consumers > 1 || c.p > 128 || c.n > 128 ? 2 : 4;
-  return static_cast<std::uint32_t>(stages * (64 * c.consumers + up(c.p)) * 128 +
-                                    2 * up(c.n) * 128 + c.consumers * 4 * 4096 + 16 * stages + 32 +
-                                    1023);
 }
 
 // Empty, or what is wrong.

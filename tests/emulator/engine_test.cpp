@@ -175,12 +175,14 @@ std::string run_stored(const Edit& edit = {}, bool compile = false, bool narrow 
   arguments.add(a.bits.data());
   arguments.add(b.bits.data());
   arguments.add(y.data());
-  const PlanKernel kernel = kernel_of(
-      "stored",
-      narrow ? changed(device_text("stored"), {{"SINTER_WGMMA_NAMED(128", "SINTER_WGMMA_NAMED(64"},
-                                               {"tile_n = 128", "tile_n = 64"}})
-             : device_text("stored"),
-      2, 384, 2 * 32768 + 8 * 4096 + 32);
+  const unsigned stage = 128 * (narrow ? 128 + 64 : 128 + 128), used = 2 * (stage + 16) + 8 * 4096;
+  std::vector<Change> changes = {
+      {"shared_bytes = 0", fmt::format("shared_bytes = {}", used + 1023)}};
+  if (narrow)
+    changes.insert(changes.end(), {{"SINTER_WGMMA_NAMED(128", "SINTER_WGMMA_NAMED(64"},
+                                   {"tile_n = 128", "tile_n = 64"}});
+  const PlanKernel kernel =
+      kernel_of("stored", changed(device_text("stored"), changes), 2, 384, used);
   if (compile) check_compiles(kernel);
   if (auto ran = emulate_kernel(kernel, arguments.bytes(), edit); !ran)
     return ran.error().message();

@@ -103,6 +103,29 @@ TEST_CASE("kernels for sm_90a compile without a complaint") {
   }
 }
 
+// lib/schedule reckons what a launch asks for, and the kernel asserts that it lays out as much.
+TEST_CASE("kernels whose launch asks for other shared memory do not compile", "[nvrtc]") {
+  if (!test::can_compile()) return;
+  std::vector<PlannedKernel> kernels = planned_kernels();
+  for (const auto& [name, spec] : hopper_specs()) {
+    const EmittedKernel k = emitted(spec, "sm_90a");
+    kernels.push_back({name, {}});
+    kernels.back().kernel.source = k.source, kernels.back().kernel.entry = k.entry;
+  }
+  std::set<std::string> forms;
+  for (auto& [name, k] : kernels) {
+    const std::string bytes = "shared_bytes = ";
+    const auto at = k.source.find(bytes);
+    if (at == std::string::npos || !forms.insert(name).second) continue;
+    INFO("kernel " << name);
+    k.source.insert(at + bytes.size(), "16 + ");
+    const auto code = compile_uncached({k.source, k.entry, "sm_90a", false});
+    REQUIRE_FALSE(code);
+    CHECK(code.error().message().find("static assertion failed") != std::string::npos);
+  }
+  CHECK(forms.size() > 20);
+}
+
 // So that every list of sums in core/wgmma_named.cuh is compiled.
 TEST_CASE("tiles of every width compile", "[nvrtc]") {
   if (!test::can_compile()) return;

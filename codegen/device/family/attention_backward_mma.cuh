@@ -50,7 +50,8 @@ struct BackwardWarpsShape : BackwardTiles<Config, Q, Config::tile_k> {
                        rows = TileQ::bytes + TileDO::bytes,
                        stage_bytes = rows + (2 + B::totals) * tile_q * 4,
                        ds_from = stages + 2 * stage_bytes, ds = (ds_from + 127) / 128 * 128,
-                       shared_bytes = ds + TileDS::bytes + 1023;
+                       shared_bytes = ds + TileDS::bytes + SharedMemory::lost;
+  static_assert(shared_bytes == Config::shared_bytes);
 };
 
 // d += a b, where a lies in registers: k are the lines of `tile`, columns their elements.

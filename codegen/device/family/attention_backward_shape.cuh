@@ -103,8 +103,8 @@ struct BackwardShape
                        full_k = pipe_do + PipeDO::bytes, full_v = full_k + 8, walked = full_v + 8,
                        pipe_boxes = walked + (Bounds::has_blocks ? stages * 8 : 0),
                        end = pipe_boxes + (takes_boxes ? PipeBoxes::bytes : 0);
-  static constexpr int shared_bytes = end + 1023;
-  static_assert(shared_bytes <= 227 << 10, "tiles do not fit into shared memory");
+  static constexpr int shared_bytes = end + SharedMemory::lost;
+  static_assert(shared_bytes == Config::shared_bytes);
 };
 
 }  // namespace sinter::attention

@@ -43,8 +43,8 @@ struct WideBackwardShape : LoadedBackwardTiles<Config, Q, Config::tile_k, sequen
                        pipe_do = pipe_q + PipeQ::bytes, full_k = pipe_do + PipeDO::bytes,
                        full_v = full_k + 8, walked = full_v + 8,
                        end = walked + (Bounds::has_blocks ? PipeQ::stages * 8 : 0);
-  static constexpr int shared_bytes = end + 1023;
-  static_assert(shared_bytes <= 227 << 10, "tiles do not fit into shared memory");
+  static constexpr int shared_bytes = end + SharedMemory::lost;
+  static_assert(shared_bytes == Config::shared_bytes);
 };
 
 }  // namespace sinter::attention

@@ -79,7 +79,8 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
       filled = most(TileQ::bytes, wide + wide_bytes),            // the first stage
       tile_bytes = filled + stages * stage_bytes,
                        epilogue_bytes = warps * static_cast<int>(sizeof(contraction::EpilogueTile)),
-                       shared_bytes = most(tile_bytes, epilogue_bytes) + 1023;
+                       shared_bytes = most(tile_bytes, epilogue_bytes) + SharedMemory::lost;
+  static_assert(shared_bytes == Config::shared_bytes);
 };
 
 // A warp's rows of a tile.

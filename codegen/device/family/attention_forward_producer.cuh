@@ -3,6 +3,7 @@
 #include "sinter/device/engine/loader/paged_rows.cuh"
 #include "sinter/device/engine/loader/tma_boxes.cuh"
 #include "sinter/device/engine/pipeline.cuh"
+#include "sinter/device/engine/shared_memory.cuh"
 #include "sinter/device/engine/wgmma.cuh"
 #include "sinter/device/family/attention_forward_queue.cuh"
 #include "sinter/device/family/attention_forward_rows.cuh"
@@ -125,10 +126,10 @@ struct ForwardShape : LoadedTiles<Config, First, Q, rows_of_tile<Config>(), sequ
                        pipe_boxes = pipe_loaded_v + Pipe::bytes,
                        queue = pipe_boxes + (has_boxes ? consumers * PipeB::bytes : 0),
                        statistics = queue + tile_bytes,
-                       end =
-                           statistics + (joins_statistics<Config>() ? StatisticsBarrier::bytes : 0);
-  static constexpr int shared_bytes = end + 1023;
-  static_assert(shared_bytes <= 227 << 10, "stages do not fit into shared memory");
+                       // whether or not clusters divide the keys, which is chosen after the tile
+      end = statistics + (WalksTwice<Config> ? StatisticsBarrier::bytes : 0);
+  static constexpr int shared_bytes = end + SharedMemory::lost;
+  static_assert(shared_bytes == Config::shared_bytes);
 };
 
 // Keys and values that lie in pages: a Load of PagedRows, whose arguments are these.

@@ -83,8 +83,8 @@ struct WideForwardShape : LoadedTiles<Config, First, Q, 64> {
                        end = values_in_keys ? pipe_p + PipeP::bytes : pipe_v + Pipe::bytes,
                        loaded_v = v, pipe_loaded_v = pipe_v;  // by load_keys_and_values()
   using LoadedV = TileV;
-  static constexpr int shared_bytes = end + 1023;
-  static_assert(shared_bytes <= 227 << 10, "stages do not fit into shared memory");
+  static constexpr int shared_bytes = end + SharedMemory::lost;
+  static_assert(shared_bytes == Config::shared_bytes);
 
   static SINTER_DEVICE void init_barriers(unsigned shared) {
     PipeQ{shared + pipe_q}.init(1, consumers * 4);

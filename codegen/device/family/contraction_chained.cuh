@@ -74,8 +74,8 @@ struct ChainedShape {
                        pipe = epilogue_tiles +
                               consumers * 4 * static_cast<int>(sizeof(contraction::EpilogueTile)),
                        pipe_c = pipe + Pipe::bytes, end = pipe_c + PipeC::bytes;
-  static constexpr int shared_bytes = end + 1023;
-  static_assert(shared_bytes <= 227 << 10, "stages do not fit into shared memory");
+  static constexpr int shared_bytes = end + SharedMemory::lost;
+  static_assert(shared_bytes == Config::shared_bytes);
 };
 
 // One thread of the producer.

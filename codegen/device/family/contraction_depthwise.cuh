@@ -358,6 +358,7 @@ SINTER_DEVICE void run(const Args& args) {
   using Rows = typename Config::Rows;
   using Columns = typename Config::Columns;
   hardware::grid_dependency_wait();
+  static_assert(Config::shared_bytes == S::looped_taps * S::taps * S::channels * 4);
   float* const filter = contraction::dynamic_floats();
   const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
   const int first_channel = block % S::channel_blocks * S::channels;

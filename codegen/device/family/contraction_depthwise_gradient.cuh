@@ -41,6 +41,7 @@ SINTER_DEVICE void run_gradient(const Args& args) {
   using Index = typename Config::Index;
   constexpr int each = S::each;
   hardware::grid_dependency_wait();
+  static_assert(Config::shared_bytes == S::taps * S::channels * 4);
   float* const totals = contraction::dynamic_floats();  // taps, channels
   const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
   const int first_channel = block % S::channel_blocks * S::channels, own = thread % S::lanes * each;

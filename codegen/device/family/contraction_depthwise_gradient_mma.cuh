@@ -132,6 +132,8 @@ SINTER_DEVICE void run_gradient_mma(const Args& args) {
   using Index = typename Config::Index;
   using Operands = GradientOperands<Config, typename Image::Element>;
   constexpr int lanes = G::lanes, taps = S::taps, channels = G::channels;
+  static_assert(Config::shared_bytes ==
+                G::barriers + G::ImagePipe::bytes + G::GradientPipe::bytes + SharedMemory::lost);
   const SharedMemory memory;
   const typename G::ImagePipe image_pipe{memory.address + G::barriers};
   const typename G::GradientPipe gradient_pipe{image_pipe.barriers + G::ImagePipe::bytes};

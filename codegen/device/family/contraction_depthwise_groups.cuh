@@ -133,6 +133,9 @@ struct GroupWalk {
                            (G::across * G::width),
                        groups = (S::planes() + G::planes - 1) / G::planes * tile_groups;
   static constexpr bool by_boxes = leaves_by_boxes<Result>;
+  static_assert(Config::shared_bytes == G::template barriers_behind<Result> +
+                                            8 * (Config::stages + kStepsBehind) +
+                                            SharedMemory::lost);
   SharedMemory memory;
   BandSteps<Config, G> ahead{0, 0};
   int first_group, warp, group = 0;

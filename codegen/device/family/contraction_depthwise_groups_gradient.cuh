@@ -186,6 +186,7 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
   using S = typename T::S;
   using Element = typename Image::Element;
   constexpr int lanes = T::lanes;
+  static_assert(Config::shared_bytes == T::barriers + T::Pipe::bytes + SharedMemory::lost);
   const SharedMemory memory;
   const typename T::Pipe pipe{memory.address + T::barriers};
   const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(~0u, thread / 32, 0),

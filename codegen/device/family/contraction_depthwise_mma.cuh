@@ -190,6 +190,8 @@ SINTER_DEVICE void run_mma(const Args& args) {
   using B = typename Walk::B;
   hardware::grid_dependency_wait();
   Walk walk;
+  static_assert(Config::shared_bytes ==
+                (2 * B::results + Config::stages * B::stage * B::words + B::filter) * 4);
   walk.results = contraction::dynamic_floats();
   walk.stages = reinterpret_cast<unsigned*>(walk.results + 2 * B::results);
   walk.filter = walk.stages + Config::stages * B::stage * B::words;

@@ -121,6 +121,8 @@ struct BoxedBands {
                        filter = results + Rows::stages * result_row,
                        barriers = filter + B::filter * 4;
   static_assert(barriers % 8 == 0);
+  static_assert(Config::shared_bytes ==
+                barriers + Stages::bytes + 2 * Rows::bytes + SharedMemory::lost);
 };
 
 // A warp's pixels of one row as left operands: lane 4 g + t has those of tiles g and g + 8.

@@ -62,6 +62,9 @@ struct PlaneTiles {
   static constexpr int taps = S::looped_taps * S::taps, factors = taps | 1;
   static constexpr int filter = tile_bytes,
                        left = (filter + units * S::of_group * factors * 4 + unit - 1) / unit * unit;
+  template <class Result>
+  static constexpr int end =
+      left + (images * units * results * bytes_left<Result> + unit - 1) / unit* unit;
   static constexpr int items_of_unit = S::of_group * S::runs_down * S::blocks_across,
                        items = images * units * items_of_unit;
 };
@@ -212,6 +215,7 @@ SINTER_DEVICE void run_planes(const Args& args) {
   using Element = typename Image::Element;
   using Fragment = typename Body::template Fragment<Config::width>;
   hardware::grid_dependency_wait();
+  static_assert(Config::shared_bytes == T::template end<Result>);
   unsigned char* const memory = reinterpret_cast<unsigned char*>(contraction::dynamic_floats());
   float* const filter = reinterpret_cast<float*>(memory + T::filter);
   unsigned char* const left = memory + T::left;

@@ -38,6 +38,8 @@ struct GradientTiles {
   static constexpr int parts = S::runs_down * S::blocks_across, items = images * units * parts,
                        sums = S::taps | 1;
   static_assert(items <= Config::threads);
+  static constexpr int tiles_bytes = stages * tile, sums_bytes = Config::threads * sums * 4,
+                       shared_bytes = tiles_bytes > sums_bytes ? tiles_bytes : sums_bytes;
 };
 
 // The most teams of whole warps, all alike, of which each has an image to copy.
@@ -141,6 +143,7 @@ SINTER_DEVICE void run_planes_gradient(const Args& args) {
   using P = typename S::P;
   using Index = typename Config::Index;
   hardware::grid_dependency_wait();
+  static_assert(Config::shared_bytes == T::shared_bytes);
   unsigned char* const memory = reinterpret_cast<unsigned char*>(contraction::dynamic_floats());
   const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x),
             first_unit = block % T::unit_blocks * T::units,

@@ -47,6 +47,7 @@ SINTER_DEVICE void run_rows(const Args& args) {
   using T = RowTiles<Config, Element>;
   using S = typename T::S;
   using Columns = typename Config::Columns;
+  static_assert(Config::shared_bytes == T::barriers + T::Pipe::bytes + SharedMemory::lost);
   const SharedMemory memory;
   const typename T::Pipe pipe{memory.address + T::barriers};
   float* const filter = reinterpret_cast<float*>(memory.pointer + T::filter);

@@ -220,6 +220,7 @@ SINTER_DEVICE void run_by_threads(const Args& args, const Rows& rows) {
   using LinesA = ThreadLines<typename LoaderA::Layout, 4, T::rows>;
   using LinesB = ThreadLines<typename LoaderB::Layout, 8, T::columns>;
   hardware::grid_dependency_wait();
+  static_assert(Config::shared_bytes == W::template shared_bytes<LoaderA, LoaderB>);
   extern __shared__ uint4 dynamic_memory[];
   const unsigned shared = warp_matrix::address(dynamic_memory);
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0),

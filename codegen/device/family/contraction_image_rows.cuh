@@ -324,6 +324,9 @@ SINTER_DEVICE void run_image_rows(const Args& args) {
   using P = Problem<Config>;
   using S = ImageRowsShape<Config>;
   using R = typename S::R;
+  static_assert(Config::shared_bytes == S::stages +
+                                            Config::threads / 32 * Config::stages * R::stage_bytes +
+                                            SharedMemory::lost);
   const SharedMemory all;
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
   hardware::grid_dependency_wait();

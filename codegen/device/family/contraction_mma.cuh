@@ -138,7 +138,10 @@ SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
   using P = Problem<Config>;
   using T = WarpTiles<Config>;
   using Index = typename Config::Index;
+  using LoaderA = Loader<Config, A, Rows, Config::tile_m, true>;
+  using LoaderB = Loader<Config, B, Rows, Config::tile_n, false>;
   hardware::grid_dependency_wait();
+  static_assert(Config::shared_bytes == T::template shared_bytes<LoaderA, LoaderB>);
   extern __shared__ uint4 dynamic_memory[];
   const unsigned shared = warp_matrix::address(dynamic_memory);
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
@@ -149,8 +152,8 @@ SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
     if (at.empty()) break;
     EpilogueCoord<Config> place;
     P::set_batch(place.batch, at.batch);
-    Loader<Config, A, Rows, Config::tile_m, true> a;
-    Loader<Config, B, Rows, Config::tile_n, false> b;
+    LoaderA a;
+    LoaderB b;
     a.aim(place.batch, at.row0, at.row_end, rows);
     b.aim(place.batch, at.column0, P::columns, rows);
     WarpSums<Config> sums;

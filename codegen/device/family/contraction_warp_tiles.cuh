@@ -1,6 +1,7 @@
 // The tile of a block whose warps share it, in numbers, and where it lies in the result.
 #pragma once
 #include "sinter/device/core/math.cuh"
+#include "sinter/device/family/contraction_epilogue_tile.cuh"
 #include "sinter/device/family/contraction_space.cuh"
 
 namespace sinter::contraction {
@@ -18,6 +19,14 @@ struct WarpTiles {
   static constexpr int slices = Config::tile_k * static_cast<int>(sizeof(Number)) / 32;
   static_assert(rows % 16 == 0 && columns % 16 == 0 && slices % 2 == 0);
   static_assert(warps * 32 == Config::threads && Config::stages >= 2);
+
+  // Stages, and the warps' parts of the result where these were.
+  template <class LoaderA, class LoaderB>
+  static constexpr int shared_bytes = [] {
+    constexpr int ring = Config::stages * (LoaderA::Layout::bytes + LoaderB::Layout::bytes),
+                  results = warps * static_cast<int>(sizeof(EpilogueTile));
+    return ring > results ? ring : results;
+  }();
 
   static constexpr auto steps = number<is_known(P::depth)>(
       [] { return static_cast<Index>(ceil_divide(P::depth, Config::tile_k)); });

@@ -249,6 +249,7 @@ SINTER_DEVICE void run_on_tensor_cores(const Args& args, const Rows& rows = {}) 
   using S = Shape<Config>;
   constexpr bool gathers = Rows::gathers, shifts = BeginsAnywhere<A> || BeginsAnywhere<B>;
   TileSums<Config>::declare();
+  static_assert(Config::shared_bytes == S::end + SharedMemory::lost);
   const SharedMemory all;
   const unsigned shared = all.address;
   unsigned char* memory = all.pointer;

@@ -146,6 +146,7 @@ template <class Config, class A, class B, class Body, class Args>
 SINTER_DEVICE void run_filter_gradient(const Args& args) {
   using G = GradientShape<Config>;
   for_each_number<G::sets>([]<int set>() { G::template Sums<set>::declare(); });
+  static_assert(Config::shared_bytes == G::barriers + G::Stages::bytes + SharedMemory::lost);
   const SharedMemory all;
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   if (threadIdx.x == 0) {

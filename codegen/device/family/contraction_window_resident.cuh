@@ -36,6 +36,8 @@
 
 namespace sinter::contraction {
 
+inline constexpr int kTapBytes = 8;  // of TapOrder, a tap
+
 template <class Config>
 struct WindowShape {
   using S = Shape<Config>;
@@ -53,7 +55,8 @@ struct WindowShape {
                        pixel_barriers = epilogue_tiles +
                                         S::consumers * 4 * static_cast<int>(sizeof(EpilogueTile)),
                        filter_barriers = pixel_barriers + Config::window_stages * 16,
-                       order = filter_barriers + Config::stages * 16;
+                       order = filter_barriers + Config::stages * 16,
+                       end = order + (W::planes > 1 ? W::all_taps * kTapBytes : 0);
   using Pixels = Pipeline<Config::window_stages>;
   using Filter = Pipeline<Config::stages, S::neighbours>;
 };
@@ -74,7 +77,7 @@ struct TapOrder<W, true> {
     short tap, end;
     int shift;
   };
-  static constexpr int bytes = W::all_taps * static_cast<int>(sizeof(Tap));
+  static_assert(sizeof(Tap) == kTapBytes);
   Tap* at;
 
   SINTER_DEVICE explicit TapOrder(unsigned char* memory) : at(reinterpret_cast<Tap*>(memory)) {}
@@ -236,6 +239,7 @@ SINTER_DEVICE void run_window(const Args& args) {
   using S = Shape<Config>;
   using R = WindowShape<Config>;
   TileSums<Config>::declare();
+  static_assert(Config::shared_bytes == R::end + SharedMemory::lost);
   const SharedMemory all;
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   const int rank = S::cluster > 1 ? hardware::cluster_rank() : 0;

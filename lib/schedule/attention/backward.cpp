@@ -78,7 +78,7 @@ int shared_bytes(const AttentionBackwardConfig& e, const A& a, std::int64_t dept
          weights + e.consumers * of_dq * kRows * 4 +
          (e.stages + e.stages_do) * (e.tile_q * 4 + 16) + 16 +
          (a.totals() ? e.stages * e.tile_q * 4 : 0) + (blocks ? e.stages * 8 : 0) +
-         (e.beside ? 2 * 16 : 0) + 1023;
+         (e.beside ? 2 * 16 : 0) + kLostToAlignment;
 }
 
 // Tiles and stages. Nothing where shared memory has too little room. With a mask of blocks tiles

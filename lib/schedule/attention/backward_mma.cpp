@@ -20,7 +20,7 @@ int shared_bytes(const AttentionBackwardConfig& e, int depth, int width, int byt
   const int tiles =
       bytes * e.tile_k * (depth + width) +
       2 * e.tile_q * (bytes * (depth + width) + (2 + totals) * static_cast<int>(sizeof(float)));
-  return up(tiles, 128) + bytes * e.tile_k * e.tile_q + 1023;
+  return up(tiles, 128) + bytes * e.tile_k * e.tile_q + kLostToAlignment;
 }
 
 }  // namespace

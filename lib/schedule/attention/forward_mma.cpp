@@ -28,7 +28,7 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
   const int first_stage = q_stays_in_registers ? std::max(q, wide) : q + wide;
   return std::max(first_stage + e.tile_k * e.stages * (k + v),
                   e.threads / 32 * kEpilogueTileBytes) +
-         1023;
+         kLostToAlignment;
 }
 
 // Two blocks of rows a warp, which share what is read of keys and values, where their sums fit into

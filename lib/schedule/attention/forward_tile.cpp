@@ -43,7 +43,7 @@ int shared_bytes(const AttentionConfig& e, int depth, int width) {
       bytes_of_boxes(e) > 0 ? e.box_stages * (bytes_of_boxes(e) + 16 * e.consumers) : 0;
   return q + e.stages * (stage_bytes(e, depth, width) + transposed) + boxes +
          e.consumers * 4 * kEpilogueTileBytes + 16 + 2 * 16 * e.stages + taken + share + twice +
-         1023;
+         kLostToAlignment;
 }
 
 // WideForwardShape has the same.
@@ -58,7 +58,8 @@ int wide_shared_bytes(const AttentionConfig& e, int depth, int width) {
   const int rows = 2 * (2 * kConsumerRows * 4) + e.consumers * 128 * 2 * 4,
             pipes = std::min(panels_k, 3) + (e.values_in_keys ? 0 : 1);  // of K's parts and V
   return q + e.stages * panel * (panels_k + (e.values_in_keys ? 0 : panels_v)) +
-         (weights_in_keys ? 0 : 2 * weights) + rows + 16 + 2 * 16 + pipes * 16 * e.stages + 1023;
+         (weights_in_keys ? 0 : 2 * weights) + rows + 16 + 2 * 16 + pipes * 16 * e.stages +
+         kLostToAlignment;
 }
 
 // Warpgroups of 64 rows, the registers of each, the producer's, and the keys of a tile; how many

@@ -68,8 +68,9 @@ std::optional<ChainedPlan> plan_chained(const KernelSpec& spec, const DeviceMode
   e.threads = 128 * (consumers + 1);
   e.stages_c = std::min(2, e.middle / kTogether);
   const auto bytes = [&](int stages) {
-    return 1023 + stages * (e.tile_m + e.middle) * kLine + e.stages_c * e.columns * kLine +
-           consumers * 4 * kEpilogueBytes + 16 * (stages + e.stages_c);
+    return kLostToAlignment + stages * (e.tile_m + e.middle) * kLine +
+           e.stages_c * e.columns * kLine + consumers * 4 * kEpilogueBytes +
+           16 * (stages + e.stages_c);
   };
   constexpr int kMostStages = 6;
   e.stages = kMostStages;

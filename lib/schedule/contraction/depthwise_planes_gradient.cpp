@@ -57,7 +57,9 @@ struct Part {
 struct Problem {
   int across, down, taps, advance;
   std::int64_t all_units, least_units;
-  double images, batches, channel_bytes;
+  double images, batches, image_bytes, result_bytes;  // bytes of a channel
+
+  double channel_bytes() const { return image_bytes + result_bytes; }
 };
 
 Part part_of_plane(const KernelSpec& spec, const DepthwisePlanesConfig& e, const Problem& p,
@@ -107,8 +109,8 @@ Part part_of_plane(const KernelSpec& spec, const DepthwisePlanesConfig& e, const
 double shared_of(const DepthwisePlanesConfig& e, const Problem& p) {
   const auto whole = [](double bytes) { return std::ceil(bytes / kPiece) * kPiece; };
   const DepthwisePlanes& t = e.planes;
-  return std::max(t.stages * (whole(static_cast<double>(t.units * t.images) * p.channel_bytes) +
-                              static_cast<double>(kPiece)),
+  const double channels = static_cast<double>(t.units * t.images);
+  return std::max(t.stages * (whole(channels * p.image_bytes) + whole(channels * p.result_bytes)),
                   static_cast<double>(e.threads) * (p.taps | 1) * 4);
 }
 
@@ -119,7 +121,7 @@ double estimate(const DepthwisePlanesConfig& e, const Problem& p, const Part& pa
                    kCopy = 6, kImage = 40, kStore = 40, kMany = 4;
   const DepthwisePlanes& t = e.planes;
   const double warps = e.threads / 32.0, shared = e.shared_bytes,
-               tile = static_cast<double>(t.units * t.images) * p.channel_bytes,
+               tile = static_cast<double>(t.units * t.images) * p.channel_bytes(),
                // Teams of warps copy an image's run each, of both operands.
       teams = std::min(static_cast<double>(t.images), warps), run = tile / (2.0 * t.images),
                team_bytes = 32.0 * kPiece * warps / teams,
@@ -188,7 +190,8 @@ std::optional<DepthwisePlanesConfig> plan_depthwise_planes_gradient(
             .images = elements(spec.extent, c.first_k(),
                                spec.extent.size() - static_cast<int>(dims.size())),
             .batches = elements(spec.extent, 0, e.channel),
-            .channel_bytes = 0};
+            .image_bytes = 0,
+            .result_bytes = 0};
   const Access& dy = other.access;
   if (dy.stride[line.pixel_index] != 1 ||
       (e.down && p.down > 1 && dy.stride[e.down->pixel_index] != p.across))
@@ -207,8 +210,8 @@ std::optional<DepthwisePlanesConfig> plan_depthwise_planes_gradient(
              small = p.across <= kMostResults && line.extent <= kMostPixels;
   if (device.overrides.depthwise != "planes" && !(narrow && small && memory >= kWorth)) return {};
   p.least_units = std::lcm(of_image, of_gradient);
-  p.channel_bytes = static_cast<double>(e.planes.pixels * info(image.type).bytes) +
-                    static_cast<double>(plane * info(other.type).bytes);
+  p.image_bytes = static_cast<double>(e.planes.pixels * info(image.type).bytes);
+  p.result_bytes = static_cast<double>(plane * info(other.type).bytes);
 
   std::optional<double> least;
   DepthwisePlanesConfig best;

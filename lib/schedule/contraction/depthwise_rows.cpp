@@ -53,7 +53,7 @@ struct Block {
     return std::ceil(planes * advance * line * lanes * kEach * 2.0 / 128) * 128;
   }
   double shared_bytes(int stages) const {
-    return stages * (stage_bytes() + 16) + taps * lanes * kEach * 4 + 1023 + 16;
+    return stages * (stage_bytes() + 16) + taps * lanes * kEach * 4 + kLostToAlignment;
   }
   // Instructions of a thread's step, roughly; `cost`: of an element of the epilogue.
   double code(int cost) const {

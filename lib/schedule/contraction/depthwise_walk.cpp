@@ -18,7 +18,6 @@ constexpr double kOneOfTwo = 1.5;
 // an H200, across and down: 4 taps 76 and 86 us, 9 31.5 and 25.5, 15 47 and 37, 31 115 and 51.)
 constexpr int kFewestDown = 6;
 constexpr double kExposed = 0.2;  // of the shorter of memory and instructions
-constexpr int kMostShared = 48 << 10;
 
 double pixels_of(const KernelSpec& spec, const std::optional<ImageDim>& d) {
   return d ? static_cast<double>(spec.extent[d->pixel_index]) : 1;

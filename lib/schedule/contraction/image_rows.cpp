@@ -211,7 +211,7 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
   if (all * kWarps * kPixels >= 0x1p31) return {};  // rows of the product are counted in 32 bits
   const double shared =
       static_cast<double>(run.groups * run.steps * 32 * filters + kWarps * kEpilogueTile +
-                          kWarps * kStages * run.rows * run.pieces * 16 + 1023);
+                          kWarps * kStages * run.rows * run.pieces * 16 + kLostToAlignment);
   if (shared > device.shared_per_cta) return {};
   // Registers: sums, fragments, and all else.
   const double kept = static_cast<double>(filters / 2 + run.groups * run.steps * 4) + 48;

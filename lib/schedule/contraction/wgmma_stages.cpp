@@ -3,13 +3,17 @@
 #include <algorithm>
 
 #include "plan/kernel_spec.hpp"
+#include "schedule/launch.hpp"
 #include "schedule/packing.hpp"
 
 namespace sinter {
 namespace {
 
-constexpr int kLooseBytes = 1024;  // lost where the ring starts at a multiple of 1024
 constexpr int kBarrierBytes = 16;  // two of a stage
+
+int aligned(int bytes) {
+  return (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+}
 
 int stage_bytes(const TileProblem& p, const Tile& t) {
   return ((p.taps > 0 ? 0 : loaded_rows(p, t)) + loaded_columns(t.n, p.b_k_fastest, p.bytes)) *
@@ -19,14 +23,13 @@ int stage_bytes(const TileProblem& p, const Tile& t) {
 // Of pixels that stay for all taps.
 int window_bytes(const TileProblem& p, const Tile& t) {
   const int bytes = window_pixels(p, t) * kStageLine, order = p.planes > 1 ? 8 * p.taps : 0;
-  return order +
-         t.window_stages * ((bytes + kLooseBytes - 1) / kLooseBytes * kLooseBytes + kBarrierBytes);
+  return order + t.window_stages * (aligned(bytes) + kBarrierBytes);
 }
 int stages_in(int bytes, const TileProblem& p, const Tile& t) {
   return std::min((bytes - window_bytes(p, t)) / stage_bytes(p, t), kMostStages);
 }
 // Of shared memory besides the stages.
-int fixed_bytes(const Tile& t) { return kLooseBytes + t.consumers * 4 * kEpilogueTileBytes; }
+int fixed_bytes(const Tile& t) { return kLostToAlignment + t.consumers * 4 * kEpilogueTileBytes; }
 // `blocks` share an SM, which keeps some for each.
 int stages_beside_epilogue(const TileProblem& p, const Tile& t, int blocks,
                            const DeviceModel& device) {
@@ -45,8 +48,7 @@ bool has_one_tile(const TileProblem& p, const Tile& t, const DeviceModel& device
 // Of a filter gradient whose pixels stay: the result's gradient and the pixels of all taps.
 int gradient_stage_bytes(const TileProblem& p) {
   const int pixels = gradient_pixels(p) * kStageLine;
-  return kInstructionRows * kStageLine + (pixels + kLooseBytes - 1) / kLooseBytes * kLooseBytes +
-         kBarrierBytes;
+  return kInstructionRows * kStageLine + aligned(pixels) + kBarrierBytes;
 }
 
 }  // namespace
@@ -61,7 +63,7 @@ int stages_that_fit(const TileProblem& p, const Tile& t, int blocks, const Devic
   const int stages = stages_beside_epilogue(p, t, blocks, device);
   return stages >= kEnough || blocks > 1 || !has_one_tile(p, t, device)
              ? stages
-             : stages_in(device.shared_per_sm - device.shared_reserved - kLooseBytes, p, t);
+             : stages_in(device.shared_per_sm - device.shared_reserved - kLostToAlignment, p, t);
 }
 
 int gradient_stages_that_fit(const TileProblem& p, const Tile& t, const DeviceModel& device) {
@@ -77,8 +79,8 @@ bool leaves_through_ring(const TileProblem& p, const Tile& t, const DeviceModel&
 
 int shared_bytes(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   if (p.gradient) return fixed_bytes(t) + t.stages * gradient_stage_bytes(p);
-  return (leaves_through_ring(p, t, device) ? kLooseBytes : fixed_bytes(t)) + window_bytes(p, t) +
-         t.stages * stage_bytes(p, t);
+  return (leaves_through_ring(p, t, device) ? kLostToAlignment : fixed_bytes(t)) +
+         window_bytes(p, t) + t.stages * stage_bytes(p, t);
 }
 
 }  // namespace sinter

@@ -15,7 +15,6 @@ namespace sinter::tiles {
 inline constexpr int kFewestRounds = 2;
 inline constexpr int kSegment = 128;           // bytes that lie together: what memory moves at once
 inline constexpr int kSharedBytes = 32 << 10;  // so that several blocks share an SM
-inline constexpr int kMostShared = 48 << 10;   // that a kernel may ask for without more ado
 inline constexpr int kFewest = 16;             // a smaller extent cannot carry a tile
 
 inline bool multiple(std::int64_t value, std::int64_t of) { return value % of == 0; }

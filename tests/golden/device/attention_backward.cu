@@ -16,6 +16,7 @@ struct Config {
   static constexpr int group_size = kGroup;
   static constexpr int threads = 384, tile_q = kTileQ, stages = 2, heads_together = 2;
   static constexpr int producer_registers = 24, consumer_registers = 240;
+  static constexpr int shared_bytes = 0;
 };
 using Coord = Coordinates<int, Config::Extent>;
 

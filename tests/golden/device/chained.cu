@@ -22,6 +22,7 @@ struct Config {
   static constexpr int producer_registers = 24;
   static constexpr int consumer_registers = 240;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 0;
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<128, 1, 0>; };
 };
 struct First {

@@ -33,6 +33,7 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr int rotate = 0;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 0;
   struct TokenAccess : sinter::Strided { using Stride = sinter::Dims<136, 0, 1>; };
   struct WeightAccess : sinter::Strided { using Stride = sinter::Dims<0, 1, 200>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<200, 1, 0>; };

@@ -15,6 +15,7 @@ struct Config {
   static constexpr int heads_together = 16;
   static constexpr int producer_registers = 24;
   static constexpr int consumer_registers = 240;
+  static constexpr int shared_bytes = 198735;
   struct QAccess : sinter::Strided { using Stride = sinter::Dims<1048576, 131072, 128, 0, 1, 0>; };
   struct KAccess : sinter::Strided { using Stride = sinter::Dims<1048576, 131072, 0, 128, 1, 0>; };
   struct VAccess : sinter::Strided { using Stride = sinter::Dims<1048576, 131072, 0, 128, 0, 1>; };
@@ -130,6 +131,6 @@ struct ResultDV {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_attention_backward_26055eb7(const __grid_constant__ Args args) {
+void sinter_attention_backward_08a3ec4f(const __grid_constant__ Args args) {
   sinter::attention::run_backward<Config, Mask, OperandQ, OperandK, OperandV, OperandDO, Score, Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args);
 }

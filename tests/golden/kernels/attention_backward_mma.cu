@@ -10,6 +10,7 @@ struct Config {
   static constexpr int stages = 2;
   static constexpr int group_size = 1;
   static constexpr int heads_together = 16;
+  static constexpr int shared_bytes = 83967;
   struct QAccess : sinter::Strided { using Stride = sinter::Dims<262144, 32768, 64, 0, 1, 0>; };
   struct KAccess : sinter::Strided { using Stride = sinter::Dims<262144, 32768, 0, 64, 1, 0>; };
   struct VAccess : sinter::Strided { using Stride = sinter::Dims<262144, 32768, 0, 64, 0, 1>; };
@@ -112,6 +113,6 @@ struct ResultDV {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_attention_backward_bf072bfa(const __grid_constant__ Args args) {
+void sinter_attention_backward_7e07e1f8(const __grid_constant__ Args args) {
   sinter::attention::run_backward_by_warps<Config, Mask, OperandQ, OperandK, OperandV, OperandDO, Score, Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args);
 }

@@ -16,6 +16,7 @@ struct Config {
   static constexpr int producer_registers = 24;
   static constexpr int consumer_registers = 240;
   static constexpr int stages_do = 1;
+  static constexpr int shared_bytes = 202287;
   struct QAccess : sinter::Strided { using Stride = sinter::Dims<1048576, 131072, 256, 0, 1, 0>; };
   struct KAccess : sinter::Strided { using Stride = sinter::Dims<1048576, 131072, 0, 256, 1, 0>; };
   struct VAccess : sinter::Strided { using Stride = sinter::Dims<1048576, 131072, 0, 256, 0, 1>; };
@@ -131,6 +132,6 @@ struct ResultDV {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_attention_backward_0314a155(const __grid_constant__ Args args) {
+void sinter_attention_backward_2d1de485(const __grid_constant__ Args args) {
   sinter::attention::run_wide_backward<Config, Mask, OperandQ, OperandK, OperandV, OperandDO, Score, Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args);
 }

@@ -26,6 +26,7 @@ struct Config {
   static constexpr bool ping_pong = false;
   static constexpr bool store_boxes = true;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 164943;
   struct VAccess : sinter::Strided { using Stride = sinter::Dims<1048576, 131072, 0, 0, 1, 128>; };
   struct OAccess : sinter::Strided { using Stride = sinter::Dims<1048576, 131072, 0, 128, 1, 0>; };
 };
@@ -131,6 +132,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_attention_a46dd0e6(const __grid_constant__ Args args) {
+void sinter_attention_84e65096(const __grid_constant__ Args args) {
   sinter::attention::run_forward<Config, First, OperandQ, OperandK, OperandV, Bounds, Score, Weight, Rows, Body>(args);
 }

@@ -21,6 +21,7 @@ struct Config {
   static constexpr int products = 1;
   static constexpr bool store_boxes = false;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 50175;
   struct VAccess : sinter::Strided { using Stride = sinter::Dims<262144, 32768, 0, 0, 1, 64>; };
   struct OAccess : sinter::Strided { using Stride = sinter::Dims<262144, 32768, 0, 64, 1, 0>; };
 };
@@ -124,6 +125,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_attention_860e44ab(const __grid_constant__ Args args) {
+void sinter_attention_fbfb5570(const __grid_constant__ Args args) {
   sinter::attention::run_forward_by_warps<Config, First, OperandQ, OperandK, OperandV, Bounds, Score, Weight, Rows, Body>(args);
 }

@@ -28,6 +28,7 @@ struct Config {
   static constexpr bool store_boxes = true;
   static constexpr bool n_fastest = true;
   static constexpr bool values_in_keys = false;
+  static constexpr int shared_bytes = 225455;
   struct VAccess : sinter::Strided { using Stride = sinter::Dims<1310720, 163840, 0, 0, 1, 320>; };
   struct OAccess : sinter::Strided { using Stride = sinter::Dims<1310720, 163840, 0, 320, 1, 0>; };
 };
@@ -133,6 +134,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_attention_95ed0361(const __grid_constant__ Args args) {
+void sinter_attention_6929c22e(const __grid_constant__ Args args) {
   sinter::attention::run_wide_forward<Config, First, OperandQ, OperandK, OperandV, Bounds, Score, Weight, Rows, Body>(args);
 }

@@ -22,6 +22,7 @@ struct Config {
   static constexpr int producer_registers = 24;
   static constexpr int consumer_registers = 240;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 197759;
   struct CTAccess : sinter::Strided { using Stride = sinter::Dims<0, 1, 128>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<128, 1, 0>; };
 };
@@ -101,6 +102,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_057b35f6(const __grid_constant__ Args args) {
+void sinter_contraction_9fcbbec5(const __grid_constant__ Args args) {
   sinter::chained::run<Config, First, OperandA, OperandB, OperandC, Middle, Body>(args);
 }

@@ -20,6 +20,7 @@ struct Config {
   static constexpr int columns = 2;
   static constexpr int run = 2;
   static constexpr bool along_columns = false;
+  static constexpr int shared_bytes = 1152;
   using Rows = sinter::depthwise::Axis<2, 4, 3, -1, 2, 1, 1, 28, 672>;
   using Columns = sinter::depthwise::Axis<3, 5, 3, -1, 2, 1, 1, 28, 24>;
   using Looped = sinter::List<>;
@@ -80,6 +81,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_e56d663f(const __grid_constant__ Args args) {
+void sinter_contraction_c4baeef6(const __grid_constant__ Args args) {
   sinter::depthwise::run<Config, Image, Filter, Body>(args);
 }

@@ -26,6 +26,7 @@ struct Config {
   static constexpr int image_box = 31;
   static constexpr int gradient_line = 36;
   static constexpr int gradient_box = 28;
+  static constexpr int shared_bytes = 72911;
   using Rows = sinter::depthwise::Axis<5, 2, 7, -3, 1, 1, 1, 28, 10752>;
   using Columns = sinter::depthwise::Axis<6, 3, 7, -3, 1, 1, 1, 28, 384>;
   using Looped = sinter::List<>;
@@ -95,6 +96,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 3)
-void sinter_contraction_1eeb1c81(const __grid_constant__ Args args) {
+void sinter_contraction_7d52353a(const __grid_constant__ Args args) {
   sinter::depthwise::run_gradient_mma<Config, Gradient, Image, Body>(args);
 }

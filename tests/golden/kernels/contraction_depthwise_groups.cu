@@ -28,6 +28,7 @@ struct Config {
   static constexpr int planes = 1;
   static constexpr int image_line = 72;
   static constexpr int image_box = 57;
+  static constexpr int shared_bytes = 80951;
   using Rows = sinter::depthwise::Axis<2, 6, 3, -1, 1, 1, 1, 56, 7168>;
   using Columns = sinter::depthwise::Axis<3, 7, 3, -1, 1, 1, 1, 56, 128>;
   using Looped = sinter::List<>;
@@ -104,6 +105,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_contraction_b11f22be(const __grid_constant__ Args args) {
+void sinter_contraction_dd9b4f9b(const __grid_constant__ Args args) {
   sinter::depthwise::run_groups<Config, Image, Filter, Body, Result>(args);
 }

@@ -31,6 +31,7 @@ struct Config {
   static constexpr int image_box = 57;
   static constexpr int gradient_line = 64;
   static constexpr int gradient_box = 56;
+  static constexpr int shared_bytes = 74879;
   using Rows = sinter::depthwise::Axis<6, 3, 3, -1, 1, 1, 1, 56, 7168>;
   using Columns = sinter::depthwise::Axis<7, 4, 3, -1, 1, 1, 1, 56, 128>;
   using Looped = sinter::List<>;
@@ -100,6 +101,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 3)
-void sinter_contraction_ff8bc5b6(const __grid_constant__ Args args) {
+void sinter_contraction_3ccdc46f(const __grid_constant__ Args args) {
   sinter::depthwise::run_groups_gradient<Config, Gradient, Image, Body>(args);
 }

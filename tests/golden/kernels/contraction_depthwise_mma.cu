@@ -22,6 +22,7 @@ struct Config {
   static constexpr bool along_columns = false;
   static constexpr int across = 2;
   static constexpr int stages = 4;
+  static constexpr int shared_bytes = 93632;
   using Rows = sinter::depthwise::Axis<2, 4, 7, -3, 1, 1, 1, 28, 10752>;
   using Columns = sinter::depthwise::Axis<3, 5, 7, -3, 1, 1, 1, 28, 384>;
   using Looped = sinter::List<>;
@@ -82,6 +83,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_004cb6a7(const __grid_constant__ Args args) {
+void sinter_contraction_a1823cfc(const __grid_constant__ Args args) {
   sinter::depthwise::run_mma<Config, Image, Filter, Body>(args);
 }

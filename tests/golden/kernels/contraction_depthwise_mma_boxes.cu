@@ -28,6 +28,7 @@ struct Config {
   static constexpr int consumer_registers = 224;
   static constexpr int image_line = 44;
   static constexpr int image_box = 44;
+  static constexpr int shared_bytes = 104799;
   using Rows = sinter::depthwise::Axis<2, 4, 7, -3, 1, 1, 1, 28, 10752>;
   using Columns = sinter::depthwise::Axis<3, 5, 7, -3, 1, 1, 1, 28, 384>;
   using Looped = sinter::List<>;
@@ -104,6 +105,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_38d012b5(const __grid_constant__ Args args) {
+void sinter_contraction_65cd05eb(const __grid_constant__ Args args) {
   sinter::depthwise::run_mma_boxes<Config, Image, Filter, Body, Result>(args);
 }

@@ -22,6 +22,7 @@ struct Config {
   static constexpr bool along_columns = true;
   static constexpr int units = 64;
   static constexpr int images = 1;
+  static constexpr int shared_bytes = 25088;
   using Rows = sinter::depthwise::Axis<2, 4, 7, -3, 1, 1, 1, 7, 7>;
   using Columns = sinter::depthwise::Axis<3, 5, 7, -3, 1, 1, 1, 7, 1>;
   using Looped = sinter::List<>;
@@ -90,6 +91,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_6efc814b(const __grid_constant__ Args args) {
+void sinter_contraction_ecbb1a6b(const __grid_constant__ Args args) {
   sinter::depthwise::run_planes<Config, Image, Filter, Body, Result>(args);
 }

@@ -23,6 +23,7 @@ struct Config {
   static constexpr int units = 16;
   static constexpr int images = 16;
   static constexpr int stages = 2;
+  static constexpr int shared_bytes = 100352;
   using Rows = sinter::depthwise::Axis<5, 2, 7, -3, 1, 1, 1, 7, 7>;
   using Columns = sinter::depthwise::Axis<6, 3, 7, -3, 1, 1, 1, 7, 1>;
   using Looped = sinter::List<>;
@@ -81,6 +82,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_043f99f3(const __grid_constant__ Args args) {
+void sinter_contraction_101dac38(const __grid_constant__ Args args) {
   sinter::depthwise::run_planes_gradient<Config, Gradient, Image, Body>(args);
 }

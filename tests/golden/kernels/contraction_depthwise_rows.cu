@@ -25,6 +25,7 @@ struct Config {
   static constexpr int stages = 4;
   static constexpr int image_line = 58;
   static constexpr int image_box = 58;
+  static constexpr int shared_bytes = 78207;
   using Rows = sinter::depthwise::Axis<2, 4, 3, -1, 1, 1, 1, 56, 8064>;
   using Columns = sinter::depthwise::Axis<3, 5, 3, -1, 1, 1, 1, 56, 144>;
   using Looped = sinter::List<>;
@@ -90,6 +91,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_0fb9f938(const __grid_constant__ Args args) {
+void sinter_contraction_264a6b0f(const __grid_constant__ Args args) {
   sinter::depthwise::run_rows<Config, Image, Filter, Body>(args);
 }

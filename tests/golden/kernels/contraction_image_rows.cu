@@ -33,6 +33,7 @@ struct Config {
   static constexpr int rotate = 0;
   static constexpr bool n_fastest = true;
   static constexpr int band = 8;
+  static constexpr int shared_bytes = 49663;
   using Number = sinter::bf16;
   using ImageRows = sinter::contraction::ImageRows<3, 672, 224, 672,
       sinter::contraction::SeenPixels<-3, 2, 7>, sinter::contraction::SeenPixels<-3, 2, 7>>;
@@ -117,6 +118,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_contraction_39891ea1(const __grid_constant__ Args args) {
+void sinter_contraction_a6abe488(const __grid_constant__ Args args) {
   sinter::contraction::run_image_rows<Config, Image, ElementB, Body>(args);
 }

@@ -33,6 +33,7 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr int rotate = 0;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 230495;
   using Window = sinter::contraction::Window<sinter::contraction::TapsOf::k, 256, 64,
       sinter::contraction::Axis<28, 0, 1, 1, 0, -1, sinter::Dims<1>, sinter::Dims<0>, sinter::Dims<0>>>;
   struct ImageAccess : sinter::Strided { using Stride = sinter::Dims<28672, 512, 0, 1>; };
@@ -106,6 +107,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_06fdee73(const __grid_constant__ Args args) {
+void sinter_contraction_23beabe8(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

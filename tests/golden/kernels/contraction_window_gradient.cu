@@ -35,6 +35,7 @@ struct Config {
   static constexpr bool n_fastest = true;
   static constexpr int taps_each = 3;
   static constexpr int taps_together = 3;
+  static constexpr int shared_bytes = 222335;
   using Window = sinter::contraction::Window<sinter::contraction::TapsOf::batch, 64, 64,
       sinter::contraction::Blocked<sinter::contraction::Axis<8, -1, 1, 1, 1, -1, sinter::Dims<3>, sinter::Dims<0>, sinter::Dims<0>>>,
       sinter::contraction::Blocked<sinter::contraction::Axis<8, -1, 1, 1, 1, -1, sinter::Dims<3>, sinter::Dims<0>, sinter::Dims<0>>>>;
@@ -108,6 +109,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_8173cbe8(const __grid_constant__ Args args) {
+void sinter_contraction_32c1888b(const __grid_constant__ Args args) {
   sinter::contraction::run_filter_gradient<Config, OperandA, OperandB, Body>(args);
 }

@@ -35,6 +35,7 @@ struct Config {
   static constexpr bool n_fastest = true;
   static constexpr int window_stages = 2;
   static constexpr bool swap_products = true;
+  static constexpr int shared_bytes = 228639;
   using Window = sinter::contraction::Window<sinter::contraction::TapsOf::k, 64, 64,
       sinter::contraction::Axis<57, -1, 1, 1, 1, -1, sinter::Dims<3>, sinter::Dims<0>, sinter::Dims<0>>,
       sinter::contraction::Axis<57, -1, 1, 1, 1, -1, sinter::Dims<3>, sinter::Dims<0>, sinter::Dims<0>>>;
@@ -120,6 +121,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_84f2d74f(const __grid_constant__ Args args) {
+void sinter_contraction_5616c068(const __grid_constant__ Args args) {
   sinter::contraction::run_window<Config, OperandA, OperandB, Body>(args);
 }

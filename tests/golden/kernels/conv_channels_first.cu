@@ -24,6 +24,7 @@ struct Config {
   static constexpr int promote_every = 0;
   static constexpr int products = 1;
   static constexpr bool n_fastest = false;
+  static constexpr int shared_bytes = 30720;
   struct XAccess : sinter::Strided {
     using Stride = sinter::Dims<2048, 0, 0, 0, 256, 0, 0>;
     struct Window0 {
@@ -92,6 +93,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_95944214(const __grid_constant__ Args args) {
+void sinter_contraction_7d2a5fa6(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

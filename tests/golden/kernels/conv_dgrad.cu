@@ -24,6 +24,7 @@ struct Config {
   static constexpr int promote_every = 0;
   static constexpr int products = 1;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 40960;
   struct DyAccess : sinter::Strided {
     using Stride = sinter::Dims<1568, 0, 0, 0, 0, 0, 1>;
     struct Window0 {
@@ -84,6 +85,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_46f25388(const __grid_constant__ Args args) {
+void sinter_contraction_0f8fb724(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

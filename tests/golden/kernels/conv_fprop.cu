@@ -25,6 +25,7 @@ struct Config {
   static constexpr int promote_every = 0;
   static constexpr int products = 1;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 30720;
   struct XAccess : sinter::Strided {
     using Stride = sinter::Dims<3136, 0, 0, 0, 0, 0, 1>;
     struct Window0 {
@@ -105,6 +106,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 3)
-void sinter_contraction_a93d1939(const __grid_constant__ Args args) {
+void sinter_contraction_df91960b(const __grid_constant__ Args args) {
   sinter::contraction::run_by_threads<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

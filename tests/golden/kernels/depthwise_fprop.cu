@@ -21,6 +21,7 @@ struct Config {
   static constexpr int columns = 1;
   static constexpr int run = 2;
   static constexpr bool along_columns = false;
+  static constexpr int shared_bytes = 576;
   using Rows = sinter::depthwise::Axis<2, 4, 3, -1, 2, 1, 1, 14, 1152>;
   using Columns = sinter::depthwise::Axis<3, 5, 3, -1, 2, 1, 1, 16, 72>;
   using Looped = sinter::List<>;
@@ -88,6 +89,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_add_30a08f8d(const __grid_constant__ Args args) {
+void sinter_contraction_add_3e84fa1b(const __grid_constant__ Args args) {
   sinter::depthwise::run<Config, Image, Filter, Body>(args);
 }

@@ -23,6 +23,7 @@ struct Config {
   static constexpr bool along_columns = false;
   static constexpr int across = 2;
   static constexpr int stages = 4;
+  static constexpr int shared_bytes = 93632;
   using Rows = sinter::depthwise::Axis<2, 4, 7, -3, 1, 1, 1, 28, 10752>;
   using Columns = sinter::depthwise::Axis<3, 5, 7, -3, 1, 1, 1, 28, 384>;
   using Looped = sinter::List<>;
@@ -90,6 +91,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_add_066e89d5(const __grid_constant__ Args args) {
+void sinter_contraction_add_9c84aeae(const __grid_constant__ Args args) {
   sinter::depthwise::run_mma<Config, Image, Filter, Body>(args);
 }

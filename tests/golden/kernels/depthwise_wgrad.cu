@@ -20,6 +20,7 @@ struct Config {
   static constexpr int columns = 2;
   static constexpr int run = 7;
   static constexpr bool along_columns = false;
+  static constexpr int shared_bytes = 576;
   using Rows = sinter::depthwise::Axis<4, 1, 3, -1, 1, 1, 1, 14, 1152>;
   using Columns = sinter::depthwise::Axis<5, 2, 3, -1, 1, 1, 1, 16, 72>;
   using Looped = sinter::List<>;
@@ -77,6 +78,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_06ca8709(const __grid_constant__ Args args) {
+void sinter_contraction_c2a197af(const __grid_constant__ Args args) {
   sinter::depthwise::run_gradient<Config, Gradient, Image, Body>(args);
 }

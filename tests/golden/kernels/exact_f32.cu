@@ -25,6 +25,7 @@ struct Config {
   static constexpr int promote_every = 0;
   static constexpr int products = 1;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 30720;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<1, 0, 100>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 52, 1>; };
   struct BiasAccess : sinter::Strided { using Stride = sinter::Dims<0, 1, 0>; };
@@ -93,6 +94,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 3)
-void sinter_contraction_add_aaf32b44(const __grid_constant__ Args args) {
+void sinter_contraction_add_9696f08c(const __grid_constant__ Args args) {
   sinter::contraction::run_by_threads<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

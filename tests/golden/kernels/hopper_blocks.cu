@@ -33,6 +33,7 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr int rotate = 0;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 181503;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<640, 0, 128, 1>; };
   struct OfAAccess : sinter::Strided { using Stride = sinter::Dims<5, 0, 1, 0>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 640, 128, 1>; };
@@ -108,6 +109,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_9a50df96(const __grid_constant__ Args args) {
+void sinter_contraction_5a85f2a6(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body, Scales>(args);
 }

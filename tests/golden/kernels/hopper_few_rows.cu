@@ -32,6 +32,7 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr int rotate = 5;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 181503;
   struct TokenAccess : sinter::Strided { using Stride = sinter::Dims<8192, 0, 1>; };
   struct WeightAccess : sinter::Strided { using Stride = sinter::Dims<0, 1, 1024>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<1024, 1, 0>; };
@@ -86,6 +87,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_94d13319(const __grid_constant__ Args args) {
+void sinter_contraction_9f352f35(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

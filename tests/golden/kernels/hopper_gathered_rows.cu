@@ -32,6 +32,7 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr int rotate = 0;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 230607;
   struct FirstTokenOffsetAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 0, 0>; };
   struct TokenIndexAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 0, 0>; };
   struct TokenAccess : sinter::Strided { using Stride = sinter::Dims<0, 80, 0, 1>; };
@@ -88,6 +89,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_grouped_contraction_4111f08d(const __grid_constant__ Args args) {
+void sinter_grouped_contraction_2cab05b1(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args, Rows{args.first_token_offset, args.token_index});
 }

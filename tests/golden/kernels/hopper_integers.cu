@@ -32,6 +32,7 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr int rotate = 0;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 218335;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<4096, 0, 1>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 4096, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<768, 1, 0>; };
@@ -86,6 +87,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_04b92fd2(const __grid_constant__ Args args) {
+void sinter_contraction_ac4af227(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

@@ -34,6 +34,7 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr int rotate = 0;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 205919;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<528, 0, 1>; };
   struct GateAccess : sinter::Strided { using Stride = sinter::Dims<0, 528, 1>; };
   struct UpAccess : sinter::Strided { using Stride = sinter::Dims<0, 528, 1>; };
@@ -126,6 +127,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_swish_fwd_mul_add_1a65c116(const __grid_constant__ Args args) {
+void sinter_contraction_swish_fwd_mul_add_eb722cf2(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB2, Body>(args);
 }

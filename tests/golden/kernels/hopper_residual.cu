@@ -33,6 +33,7 @@ struct Config {
   static constexpr bool ahead = true;
   static constexpr int rotate = 0;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 197695;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<528000, 528, 0, 1>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 528, 1>; };
   struct BiasAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 1, 0>; };
@@ -126,6 +127,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1) SINTER_CLUSTER(Config::cluster_m * Config::cluster_n * Config::split)
-void sinter_contraction_add_relu_fwd_2beedd4e(const __grid_constant__ Args args) {
+void sinter_contraction_add_relu_fwd_fb0256e6(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

@@ -33,6 +33,7 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr int rotate = 0;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 230495;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<528000, 528, 0, 1>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 528, 1>; };
   struct BiasAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 1, 0>; };
@@ -111,6 +112,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_add_gelu_approx_tanh_fwd_31c7cb8e(const __grid_constant__ Args args) {
+void sinter_contraction_add_gelu_approx_tanh_fwd_16d074c5(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

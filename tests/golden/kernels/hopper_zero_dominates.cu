@@ -32,6 +32,7 @@ struct Config {
   static constexpr bool ahead = false;
   static constexpr int rotate = 5;
   static constexpr bool n_fastest = false;
+  static constexpr int shared_bytes = 165119;
   struct PAccess : sinter::Strided { using Stride = sinter::Dims<14000, 0, 200, 1>; };
   struct VAccess : sinter::Strided { using Stride = sinter::Dims<12800, 1, 0, 64>; };
   struct OAccess : sinter::Strided { using Stride = sinter::Dims<4480, 1, 64, 0>; };
@@ -101,6 +102,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_7bbc71e1(const __grid_constant__ Args args) {
+void sinter_contraction_22eac15e(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

@@ -24,6 +24,7 @@ struct Config {
   static constexpr int promote_every = 16;
   static constexpr int products = 1;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 20480;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<4096, 0, 1>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 4096, 1>; };
   struct YAccess : sinter::Strided { using Stride = sinter::Dims<768, 1, 0>; };
@@ -89,6 +90,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_ffdeb674(const __grid_constant__ Args args) {
+void sinter_contraction_d46c1591(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -25,6 +25,7 @@ struct Config {
   static constexpr int promote_every = 0;
   static constexpr int products = 1;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 40960;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<7200, 72, 0, 1>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<9360, 0, 1, 130>; };
   struct BiasAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 1, 0>; };
@@ -83,6 +84,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_add_gelu_approx_tanh_fwd_e70ccdff(const __grid_constant__ Args args) {
+void sinter_contraction_add_gelu_approx_tanh_fwd_67902b25(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

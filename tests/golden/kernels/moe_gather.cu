@@ -24,6 +24,7 @@ struct Config {
   static constexpr int promote_every = 0;
   static constexpr int products = 1;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 40960;
   struct FirstTokenOffsetAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 0, 0>; };
   struct TokenIndexAccess : sinter::Strided { using Stride = sinter::Dims<0, 0, 0, 0>; };
   struct TokenAccess : sinter::Strided { using Stride = sinter::Dims<0, 80, 0, 1>; };
@@ -78,6 +79,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_grouped_contraction_cd735deb(const __grid_constant__ Args args) {
+void sinter_grouped_contraction_dbe4a2ba(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, Rows{args.first_token_offset, args.token_index});
 }

@@ -24,6 +24,7 @@ struct Config {
   static constexpr int promote_every = 0;
   static constexpr int products = 1;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 55296;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<111, 0, 1>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 1, 512>; };
   struct CTAccess : sinter::Strided { using Stride = sinter::Dims<512, 1, 0>; };
@@ -81,6 +82,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_68f0fefa(const __grid_constant__ Args args) {
+void sinter_contraction_b9d3730b(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -26,6 +26,7 @@ struct Config {
   static constexpr int stage_bytes = 16384;
   static constexpr int kinds = 1;
   static constexpr bool by_lanes = false;
+  static constexpr int shared_bytes = 32768;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<4096, 1>; };
   struct DyAccess : sinter::Strided { using Stride = sinter::Dims<4096, 1>; };
   struct WidthTAccess : sinter::Strided { using Stride = sinter::Dims<0, 1>; };
@@ -176,7 +177,7 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_reduce_avg_mul_sub_bfd3b4a5(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_92bf26fc(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions, Columns> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.walk(Phases{});

@@ -25,6 +25,7 @@ struct Config {
   static constexpr int promote_every = 0;
   static constexpr int products = 1;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 20480;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<80, 0, 1>; };
   struct ScaleAccess : sinter::Strided { using Stride = sinter::Dims<1, 0, 0>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 80, 1>; };
@@ -97,6 +98,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_fca49765(const __grid_constant__ Args args) {
+void sinter_contraction_4fbc2233(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -24,6 +24,7 @@ struct Config {
   static constexpr int promote_every = 0;
   static constexpr int products = 1;
   static constexpr bool n_fastest = true;
+  static constexpr int shared_bytes = 40960;
   struct PAccess : sinter::Strided { using Stride = sinter::Dims<14000, 200, 0, 1>; };
   struct VAccess : sinter::Strided { using Stride = sinter::Dims<12800, 0, 1, 64>; };
   struct OAccess : sinter::Strided { using Stride = sinter::Dims<4480, 64, 1, 0>; };
@@ -88,6 +89,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_4dd90a2e(const __grid_constant__ Args args) {
+void sinter_contraction_4e6408cc(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }
