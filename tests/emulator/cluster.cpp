@@ -338,6 +338,14 @@ const char* element_of(const emulator::BoxMap& map, const emulator::BoxPlace& pl
   return from;
 }
 
+// Where element `e` of a box lies in shared memory: lines shorter than the swizzle's leave room.
+unsigned place_in_box(const emulator::BoxMap& map, unsigned start, std::int64_t e) {
+  const std::int64_t pitch = std::max<std::int64_t>(map.box[0] * map.bytes, map.swizzle);
+  return emulator::swizzled(
+      start + static_cast<unsigned>(e / map.box[0] * pitch + e % map.box[0] * map.bytes),
+      map.swizzle);
+}
+
 }  // namespace
 
 // What lies outside of the tensor becomes zeros. 16 bytes of a box lie together on both sides, as a
@@ -346,8 +354,7 @@ void EmulatedCluster::move_box(const emulator::BoxMap& map, unsigned to, unsigne
                                emulator::BoxPlace place) {
   const std::int64_t elements = elements_of(map), piece = 16 / map.bytes;
   for (std::int64_t first = 0; first < elements; first += piece) {
-    char* const at = memory_of(
-        of, emulator::swizzled(to + static_cast<unsigned>(first * map.bytes), map.swizzle));
+    char* const at = memory_of(of, place_in_box(map, to, first));
     const std::int64_t line = place.at[0] + first % map.box[0];
     if (line >= 0 && line + piece <= map.extent[0] && !map.tf32) {
       const char* const from = element_of(map, place, first);
@@ -370,8 +377,7 @@ void EmulatedCluster::store_out(const Store& s) {
   for (std::int64_t e = 0; e < elements; ++e) {
     char* to = const_cast<char*>(element_of(s.map, s.place, e));
     if (!to) continue;
-    const char* from = memory_of(
-        rank, emulator::swizzled(s.from + static_cast<unsigned>(e * s.map.bytes), s.map.swizzle));
+    const char* from = memory_of(rank, place_in_box(s.map, s.from, e));
     if (s.adds) {
       float sum, x;
       std::memcpy(&sum, to, sizeof sum);

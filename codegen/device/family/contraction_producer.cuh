@@ -25,7 +25,7 @@ template <class Config, class Operand>
 using ColumnBoxes =
     TmaBoxes<Operand, StageTile<Operand, Shape<Config>::loaded_columns / Config::products>,
              typename Problem<Config>::Coord, Config::cluster_m,
-             LoadedOf<BoxesColumns<Config>, Shape<Config>, false>>;
+             LoadedOf<BoxesColumns<Config>, Shape<Config>, false>, Shape<Config>::loaded_depth>;
 template <class First, class Second>
 struct BothColumns {
   using Tile = SharedTile<typename First::Tile::Number, First::Tile::major,
@@ -57,8 +57,9 @@ SINTER_DEVICE void produce(const Args& args, const Rows& rows, const First& firs
                            int rank) {
   using P = Problem<Config>;
   using S = Shape<Config>;
-  using RowBoxes = TmaBoxes<A, StageTile<A, Config::loaded_rows>, typename P::Coord,
-                            Config::cluster_n, LoadedOf<BoxesRows<Config>, S, true>>;
+  using RowBoxes =
+      TmaBoxes<A, StageTile<A, Config::loaded_rows>, typename P::Coord, Config::cluster_n,
+               LoadedOf<BoxesRows<Config>, S, true>, S::loaded_depth>;
   const StagePipeline<Config> pipeline{shared + S::full};
   typename StagePipeline<Config>::State state;
   const auto fill = [&](const TileCoord<Config>& place, int tile) {

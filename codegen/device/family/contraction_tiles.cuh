@@ -58,6 +58,12 @@ concept BoxesColumns = requires {
   Config::boxed_columns;
 };
 
+// Boxes have so many elements of k, fewer than a stage: what multiplications read of a short one.
+template <class Config>
+concept LoadsPartOfDepth = requires {
+  Config::loaded_depth;
+};
+
 // Results leave through the stages: a block has one tile, after which nobody fills them.
 template <class Config>
 concept LeavesThroughRing = requires {
@@ -71,6 +77,14 @@ struct Shape {
   static constexpr int cluster = neighbours * Config::split;
   static constexpr int line = 128;                           // bytes
   static constexpr int step = line / Config::operand_bytes;  // elements of k in a stage
+  static constexpr int loaded_depth = [] {                   // of these, by boxes
+    if constexpr (LoadsPartOfDepth<Config>) {
+      static_assert(!is_known(P::depth) || P::depth <= Config::loaded_depth);
+      return Config::loaded_depth;
+    } else {
+      return step;
+    }
+  }();
   // Of k, in a batch entry. Phases of a strided data gradient have some each, or none.
   // Only these clear their sums: the compiler then waits after each product (C7515).
   static constexpr bool may_be_empty = [] {
@@ -88,7 +102,7 @@ struct Shape {
   // A tap's channels, or a k of at most two stages, end within a stage, behind which come zeros
   // that need no products. Steps of 32 bytes of k in a stage, in the one that ends so, and from one
   // such stage to the next.
-  static constexpr int line_steps = line / 32, ends_after = [] {
+  static constexpr int line_steps = loaded_depth * Config::operand_bytes / 32, ends_after = [] {
     if constexpr (TapsInK<Config>)
       return Config::Window::lines;
     else if constexpr (!IsWindow<Config> && is_known(P::depth) && Config::rotate == 0)

@@ -66,6 +66,25 @@ int taps_together(const ConvolutionWindow& window, int each) {
   return even && apart > 0 ? static_cast<int>(std::min<std::int64_t>(row, each)) : 1;
 }
 
+// Of a k that ends in the first stage boxes have what multiplications read, whole 32 bytes of it,
+// and not the line's end, which would be filled with zeros.
+int loaded_depth(const TileProblem& p, const WgmmaConfig& e) {
+  constexpr int kRead = 32;  // bytes of k of one multiplication
+  const auto whole = [](const BoxedOperand& o) {
+    return o.source != BoxedOperand::Source::boxes || !o.behind.empty();
+  };
+  const double bytes = std::ceil(p.depth * e.operand_bytes / kRead) * kRead;
+  if (e.window || p.gathered || bytes == 0 || bytes >= kStageLine || whole(e.a) || whole(e.b) ||
+      (e.b2 && whole(*e.b2)))
+    return 0;
+  return static_cast<int>(bytes) / e.operand_bytes;
+}
+void narrow_boxes(WgmmaConfig& e) {
+  if (e.loaded_depth == 0) return;
+  for (BoxedOperand* o : {&e.a, &e.b, e.b2 ? &*e.b2 : nullptr})
+    if (o) o->map.box[o->k_fastest ? 0 : 1] = e.loaded_depth;
+}
+
 // What follows from the tile.
 void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& device) {
   WgmmaConfig& e = o.engine;
@@ -82,6 +101,8 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
     e.taps_together = taps_together(*e.window, e.taps_each);
   }
   if (e.b2) set_box(*e.b2, t.n / p.products / t.cluster_m);
+  e.loaded_depth = loaded_depth(p, e);
+  narrow_boxes(e);
   e.packing = choose_packing(o.spec, e.n_fastest ? n_index(o.spec) : m_index(o.spec), 8);
   if (e.window && !e.window->bounds.empty() && e.packing.dim >= 0)
     for (const auto& b : e.window->bounds)  // packs lie within or past an end as a whole
@@ -350,6 +371,7 @@ void set_boxes(const TileProblem& p, WgmmaConfig& e) {
                                      : std::ceil(p.columns / (t.boxed_n * t.cluster_n)));
   if (e.tile.boxed_m > 0) set_box(e.a, e.tile.boxed_m / e.tile.cluster_n);
   if (e.tile.boxed_n > 0) set_box(e.b, e.tile.boxed_n / e.tile.cluster_m);
+  narrow_boxes(e);
 }
 
 }  // namespace
@@ -412,6 +434,7 @@ std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpe
       (decided.result && !(own.result && decided.result->loads_like(*own.result))) ||
       decided.promote_accumulators != own.promote_accumulators ||
       decided.integers != own.integers || !holds(decided.packing, own.packing) ||
+      (decided.loaded_depth > 0 && o->problem.depth > decided.loaded_depth) ||
       (decided.through_ring && !leaves_through_ring(o->problem, t, device)))
     return {};
   WgmmaConfig e = decided;

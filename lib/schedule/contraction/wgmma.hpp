@@ -131,6 +131,7 @@ struct WgmmaConfig : WarpgroupConfig {
   int taps_each = 0;                        // of a consumer, in a filter gradient of that kind
   int taps_together = 1;                    // of one product
   int boxed_tiles = 0;        // clusters' tiles that boxes of Tile::boxed_m or _n make
+  int loaded_depth = 0;       // elements of k that boxes have; 0: a stage's
   bool integers = false;      // factors and sums
   bool through_ring = false;  // results leave: leaves_through_ring
   bool scaled() const { return a.scale >= 0 || b.scale >= 0 || (b2 && b2->scale >= 0); }

@@ -24,17 +24,22 @@ concept LoadsPart = requires {
   Loaded::extent;
 };
 
-template <class Operand, class Tile_, class Coord, int ctas = 1, class Loaded = WholeTile>
+// `depth`: elements of k that boxes have; multiplications read no others of the tile's.
+template <class Operand, class Tile_, class Coord, int ctas = 1, class Loaded = WholeTile,
+          int depth = Tile_::depth>
 struct TmaBoxes {
   using Tile = Tile_;
   static constexpr int threads = 1;
   static constexpr auto tma_bytes = [] {
     if constexpr (LoadsPart<Loaded>)
-      return number<is_known(Loaded::extent)>([] { return Loaded::extent * Tile::swizzle; });
+      return number<is_known(Loaded::extent)>(
+          [] { return Loaded::extent * depth * Tile::element; });
     else
-      return Tile::bytes;
+      return Tile::bytes / Tile::depth * depth;
   }();
-  static_assert(!LoadsPart<Loaded> || (Operand::k_fastest && Tile::panels == 1));
+  static_assert((!LoadsPart<Loaded> && depth == Tile::depth) || !Operand::k_fastest ||
+                Tile::panels == 1);
+  static_assert(!LoadsPart<Loaded> || Operand::k_fastest);
   Coord c;
   int row, rank = 0;  // of the cluster's CTAs
 
