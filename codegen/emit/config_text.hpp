@@ -4,14 +4,6 @@
 
 namespace sinter {
 
-// The named constants that the kernel family reads, also shown to people.
-struct ConfigConstant {
-  std::string_view name;
-  std::int64_t value;
-  bool flag = false;  // a bool, not an int
-};
-std::vector<ConfigConstant> config_constants(const ScheduledKernel& kernel);
-
 void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names,
                   const std::vector<const BodyText*>& bodies);
 // `First`: what of the first of two products is known when the kernel is compiled, whose

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "emit/config_constants.hpp"
 #include "emit/config_text.hpp"
 #include "emit/engine_text.hpp"
 #include "emit/spelling.hpp"

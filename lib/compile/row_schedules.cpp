@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "emit/config_text.hpp"
+#include "emit/config_constants.hpp"
 #include "plan/access.hpp"
 #include "schedule/schedule_parts.hpp"
 
