@@ -26,18 +26,25 @@ class Proposals {
  public:
   explicit Proposals(FusionState& state) : state_(state), kept_(state.graph().nodes().size()) {}
 
-  const std::optional<Match>& of(NodeId anchor, bool explain) {
+  // `p`: whose proposal it has to be. Else that of the pattern which the node has as others are
+  // taken now, or of the one before where nothing has changed that it depends on.
+  const std::optional<Match>& of(NodeId anchor, bool explain, const Pattern* p = nullptr) {
     Kept& k = kept_[static_cast<std::size_t>(anchor)];
     const auto same = [&](NodeId n) { return state_.changed(n) <= k.kernels; };
-    if (k.until >= pass_ && std::all_of(k.looked_at.begin(), k.looked_at.end(), same))
+    if (k.until >= pass_ && (!p || p == k.pattern) &&
+        std::all_of(k.looked_at.begin(), k.looked_at.end(), same))
       return k.match;
     state_.start_looking();
-    k.match = pattern_of(state_, anchor).propose(state_, anchor, explain);
+    const Pattern& own = pattern_of(state_, anchor);  // which looks at nodes, too
+    k.pattern = p ? p : &own;
+    k.match = k.pattern->propose(state_, anchor, explain);
     k.looked_at = state_.looked_at();
     k.kernels = state_.kernels();
     k.until = state_.narrowed() ? pass_ : std::numeric_limits<int>::max();
     return k.match;
   }
+  // Whose proposal the last answer is.
+  const Pattern* by(NodeId anchor) const { return kept_[static_cast<std::size_t>(anchor)].pattern; }
   // What was proposed next to reserved nodes is not kept any longer.
   void next_pass() { ++pass_; }
 
@@ -45,6 +52,7 @@ class Proposals {
   struct Kept {
     int until = -1;   // the last pass for which it is kept
     int kernels = 0;  // that there were when it was made
+    const Pattern* pattern = nullptr;
     std::optional<Match> match;
     std::vector<NodeId> looked_at;
   };
@@ -72,7 +80,7 @@ std::vector<Ranked> propose_all(FusionState& state, Proposals& proposals, bool e
     const Pattern& p = pattern_of(state, n);
     const int rank = static_cast<int>(std::find(all.begin(), all.end(), &p) - all.begin());
     state.look_as(rank);
-    if (const auto& m = proposals.of(n, explain)) {
+    if (const auto& m = proposals.of(n, explain, &p)) {
       for (NodeId other : m->nodes)
         if (other != n && &pattern_of(state, other) == &p && p.same_from(state, *m, other))
           covered[static_cast<std::size_t>(other)] = 1;
@@ -128,18 +136,21 @@ std::vector<Candidate> choose(FusionState& state, std::span<const Alias> aliases
     };
     for (const Ranked& r : ranked) {
       const auto* m = state.free(r.anchor) ? &proposals.of(r.anchor, false) : nullptr;
+      const Pattern* const pattern = patterns()[static_cast<std::size_t>(r.rank)];
       if (m && *m) {
         const auto& nodes = (*m)->nodes;
         const bool held =
             std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) { return waiting.contains(n); });
+        const bool another =
+            proposals.by(r.anchor) != pattern || (*m)->saved_bytes != r.saved_bytes;
         // What was taken in this pass may have closed a circle or changed what is best. Then it is
         // ranked again in the next one, and until then nothing that saves less takes its nodes.
-        if (!first && (held || (*m)->saved_bytes != r.saved_bytes)) {
+        if (!first && (held || another)) {
           wait(nodes);
         } else {
           first = false;
           state.take(nodes);
-          chosen.push_back({patterns()[static_cast<std::size_t>(r.rank)], **m});
+          chosen.push_back({pattern, **m});
         }
       }
       wait(r.covered);

@@ -195,3 +195,19 @@ g.slice("c", "no_columns", [0, 0, 0], [2, 40, 0])
 g.reduction("max", g.tensor("x", [2, 40, 24]), "largest", [2, 40, 1])
 g.slice("largest", "no_rows", [0, 0, 0], [2, 40, 0])
 g.output("no_columns", "no_rows")
+
+# Attention over one key: once its first product is a sum along rows, what is left of it saves as
+# many bytes as it did, but is no attention.
+g = Graph("attention_written_out_one_key", "f32", "f16")
+for t, dim in (("q", [2, 4, 64]), ("k", [2, 1, 64]), ("v", [2, 1, 1, 64])):
+    g.tensor(t, dim)
+g.transpose(g.reshape("q", "by_row", [2, 4, 1, 64]), "qh", [0, 2, 1, 3])
+g.transpose(g.reshape("k", "by_key", [2, 1, 1, 64]), "kh", [0, 2, 1, 3])
+g.transpose("kh", "kt", [0, 1, 3, 2])
+g.matmul(g.reshape("qh", "q3", [2, 4, 64]), g.reshape("kt", "kt3", [2, 64, 1]), "s3")
+g.pointwise("mul", "x", g.reshape("s3", "s", [2, 1, 4, 1]), g.value("scale", 0.125))
+g.node("softmax", {"X": "x"}, {"Y": "p"}, axis=3)
+g.pointwise("identity", g.tensor("wide", data_type="f32"), "p")
+g.matmul(g.reshape("wide", "p3", [2, 4, 1]), g.reshape("v", "v3", [2, 1, 64]), "o3")
+g.reshape("o3", "o", [2, 1, 4, 64])
+g.output("o", data_type="f16")
