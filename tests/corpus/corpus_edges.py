@@ -211,3 +211,17 @@ g.pointwise("identity", g.tensor("wide", data_type="f32"), "p")
 g.matmul(g.reshape("wide", "p3", [2, 4, 1]), g.reshape("v", "v3", [2, 1, 64]), "o3")
 g.reshape("o3", "o", [2, 1, 4, 64])
 g.output("o", data_type="f16")
+
+# In a graph of f32 neither weights nor dS are rounded to the type of what they are multiplied with.
+g = Graph("attention_gradients_f32_of_16_bits")
+for t in ("q", "k", "v", "do"):
+    g.tensor(t, [1, 2, 40, 64], data_type="f16")
+turned = [0, 1, 3, 2]
+g.node("softmax", {"X": g.matmul("q", g.transpose("k", "kt", turned), "s")}, {"Y": "p"}, axis=3)
+g.matmul(g.transpose("p", "pt", turned), "do", "dv")
+g.matmul("do", g.transpose("v", "vt", turned), "dp")
+g.reduction("add", g.pointwise("mul", "pdp", "p", "dp"), "delta", [1, 2, 40, 1])
+g.pointwise("mul", "ds", "p", g.pointwise("sub", "centred", "dp", "delta"))
+g.matmul("ds", "k", "dq")
+g.matmul(g.transpose("ds", "dst", turned), "q", "dk")
+g.output("dq", "dk", "dv")

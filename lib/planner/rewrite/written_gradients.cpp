@@ -273,8 +273,11 @@ class Search : GradientSteps {
            std::get<ReductionAttributes>(n.attributes).mode == ReductionMode::add &&
            from.size() >= 3 && from[from.size() - 3] == group && repeats(to, from) == group;
   }
-  // Stored in f32, it is no operand that a product may round (GRAPH_JSON.md).
-  bool stays_f32(TensorId t) const { return g_[t].output && g_.type(t) == DataType::f32; }
+  // Stored in f32, or computed in it in a graph of other than 16 bits, it is no operand that a
+  // product may round (GRAPH_JSON.md).
+  bool stays_f32(TensorId t) const {
+    return g_.type(t) == DataType::f32 && (g_[t].output || info(g_.options().io).bytes != 2);
+  }
   // Whether the node is select(seen, t, 0) of a condition that masks the scores.
   bool masks_again(const Node& n, TensorId t) const {
     if (mode_of(g_, n.outputs[0]) != M::binary_select || !computes_f32(n)) return false;
