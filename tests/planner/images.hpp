@@ -45,12 +45,13 @@ inline std::vector<std::string> engines(Graph& g) {
   std::vector<std::string> names;
   for (const KernelSpec& spec : planned(g).kernels) {
     const ScheduledKernel k = schedule_kernel(spec, device_model("sm_90a"), {});
-    names.push_back(k.wgmma()       ? "wgmma"
-                    : k.depthwise() ? "depthwise"
-                    : k.mma()       ? k.mma()->cuda_cores() ? "fma" : "mma"
-                    : k.pointwise() ? "pointwise"
-                    : k.rowwise()   ? "rowwise"
-                                    : "?");
+    names.push_back(k.wgmma()        ? "wgmma"
+                    : k.image_rows() ? "image_rows"
+                    : k.depthwise()  ? "depthwise"
+                    : k.mma()        ? k.mma()->cuda_cores() ? "fma" : "mma"
+                    : k.pointwise()  ? "pointwise"
+                    : k.rowwise()    ? "rowwise"
+                                     : "?");
   }
   return names;
 }
