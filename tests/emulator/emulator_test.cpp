@@ -84,6 +84,47 @@ void few_channels(Graph& g) {
            {.stride = channels_last("", {1, 16, 1700, 16}).stride});
 }
 
+// Convolutions on warpgroups with the filter as the left operand, of pixels some of which are
+// infinite. What they meet besides the taps: zeros beside those of a copied filter (results are
+// blocks of 4 x 4 pixels, which leave in pieces), or, past a group's 56 channels, those of the
+// next.
+Tensor infinite_image(Graph& g, const Dims& d) {
+  const auto finite =
+      g.tensor({.name = "finite", .dim = d, .stride = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}});
+  return div(finite, greater(finite, -1.48));
+}
+void output_of_image(Graph& g, const Tensor& t, const Dims& d) {
+  g.output(t, "result", {.stride = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}});
+}
+void infinite_blocks(Graph& g) {
+  const Dims dx{4, 3, 96, 96};
+  const auto w = g.tensor({.name = "w", .dim = {64, 3, 7, 7}, .stride = {147, 1, 21, 3}});
+  output_of_image(g,
+                  conv_dgrad(infinite_image(g, {4, 64, 48, 48}), w, dx,
+                             {.pre_padding = {3, 3}, .post_padding = {3, 3}, .stride = {2, 2}}),
+                  dx);
+}
+const Tuning kOfBlocks{
+    {{"bf16 x bf16, batch 1, m 2304, n 48, k 1600, 2 bytes a result, window of "
+      "64 channels, 24 pixels by [5] taps 2, -1 apart, 24 pixels by [5] taps 2, "
+      "-1 apart",
+      "256x64 by 2 alternating, cluster 1x1, split 1, stages 14, group 8, "
+      "swap_ab, window 2"}}};
+void infinite_groups(Graph& g) {
+  const Dims y{2, 224, 9, 9};
+  const auto w = g.tensor({.name = "w", .dim = {224, 56, 3, 3}, .stride = {504, 1, 168, 56}});
+  output_of_image(g,
+                  conv_fprop(infinite_image(g, y), w,
+                             {.pre_padding = {1, 1}, .post_padding = {1, 1}, .groups = 4}),
+                  y);
+}
+const Tuning kOfGroups{
+    {{"bf16 x bf16, batch 4, m 162, n 56, k 576, 2 bytes a result, window of 56 "
+      "channels, 9 pixels by [3] taps 1, 1 apart, 9 pixels by [3] taps 1, 1 "
+      "apart",
+      "128x64 by 1 together, cluster 1x1, split 1, stages 16, group 8, swap_ab, "
+      "window 2"}}};
+
 // An image's groups are held by two blocks.
 void cluster_groups(Graph& g) {
   const auto x = g.tensor({.name = "x", .dim = {2, 64, 5, 8}, .stride = {2560, 1, 512, 64}}),
@@ -103,7 +144,8 @@ constexpr const char *kAsyncCopy = "sinter/device/core/async_copy.cuh",
                      *kContractionTiles = "sinter/device/family/contraction_tiles.cuh",
                      *kMultiply = "sinter/device/family/contraction_multiply.cuh",
                      *kWgmma = "sinter/device/family/contraction_wgmma.cuh",
-                     *kImageRows = "sinter/device/family/contraction_image_rows.cuh";
+                     *kImageRows = "sinter/device/family/contraction_image_rows.cuh",
+                     *kStoreSwapped = "sinter/device/family/contraction_store_swapped.cuh";
 
 struct Mutant {
   const char* what;
@@ -220,26 +262,44 @@ const Mutant kMutants[] = {
      kInParts},
 };
 
+const Mutant kNotTakenAgain[] = {
+    {"results that are NaN by zeros beside a copied filter's taps",
+     infinite_blocks,
+     "sm_90a",
+     {kStoreSwapped, "retake_tile<Config, Body, true>(args, tile, batch, first_row);", ""},
+     kOfBlocks},
+    {"results that are NaN by the next group's pixels",
+     infinite_groups,
+     "sm_90a",
+     {kStoreSwapped, "retake_tile<Config, Body, true>(args, tile, batch, first_row);", ""},
+     kOfGroups}};
+
 bool right(GraphCase& c, const Status& ran) { return ran && c.judge(2000).ok(); }
 
+void check_found(const Mutant& m) {
+  INFO(m.what);
+  Graph graph({.io = bf16, .intermediate = f32});
+  m.make(graph);
+  GraphCase c(graph, Fill::normal, 1);
+  const auto plan = make_plan(graph, {.architecture = m.architecture}, m.tuning, nullptr);
+  REQUIRE(plan);
+  c.clear_outputs();
+  const auto ran = emulate(*plan, c);
+  INFO((ran ? "" : ran.error().message()));
+  CHECK(right(c, ran));
+  c.clear_outputs();
+  const auto wrong = emulate(*plan, c, m.edit);
+  CHECK_FALSE(right(c, wrong));
+  // It fails by its numbers or by what its threads do, not because it does not compile.
+  if (!wrong) CHECK(wrong.error().rule == Rule::device_error);
+}
+
 TEST_CASE("the emulator finds waits and barriers that are missing") {
-  for (const Mutant& m : kMutants) {
-    INFO(m.what);
-    Graph graph({.io = bf16, .intermediate = f32});
-    m.make(graph);
-    GraphCase c(graph, Fill::normal, 1);
-    const auto plan = make_plan(graph, {.architecture = m.architecture}, m.tuning, nullptr);
-    REQUIRE(plan);
-    c.clear_outputs();
-    const auto ran = emulate(*plan, c);
-    INFO((ran ? "" : ran.error().message()));
-    CHECK(right(c, ran));
-    c.clear_outputs();
-    const auto wrong = emulate(*plan, c, m.edit);
-    CHECK_FALSE(right(c, wrong));
-    // It fails by its numbers or by what its threads do, not because it does not compile.
-    if (!wrong) CHECK(wrong.error().rule == Rule::device_error);
-  }
+  for (const Mutant& m : kMutants) check_found(m);
+}
+
+TEST_CASE("the emulator finds sums that are NaN and not taken again") {
+  for (const Mutant& m : kNotTakenAgain) check_found(m);
 }
 
 std::int64_t columns_of_tile(const PlanKernel& k) {
