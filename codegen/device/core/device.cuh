@@ -56,4 +56,6 @@ struct Int {
 
 constexpr SINTER_DEVICE long long ceil_divide(long long a, long long b) { return (a + b - 1) / b; }
 
+inline constexpr int kRegistersOfSm = 65536;  // of every architecture
+
 }  // namespace sinter

@@ -172,8 +172,6 @@ template <int id, int threads>
 SINTER_DEVICE void pass() {
   asm volatile("bar.arrive %0, %1;" ::"n"(id), "n"(threads) : "memory");
 }
-// What warpgroups exchange registers of: those of an SM.
-inline constexpr int kRegistersOfSm = 65536;
 template <int registers>
 SINTER_DEVICE void keep_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));

@@ -350,8 +350,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
   using contraction::EpilogueTile;
   // More than a CTA starts with never come free: who asks for them waits for ever.
   constexpr int warpgroups = Config::threads / 128 - 1,
-                of_thread =
-                    hopper::kRegistersOfSm / (Config::threads * blocks_of<Config>()) / 8 * 8;
+                of_thread = kRegistersOfSm / (Config::threads * blocks_of<Config>()) / 8 * 8;
   static_assert(Config::producer_registers + warpgroups * Config::consumer_registers <=
                 (warpgroups + 1) * of_thread);
   const SharedMemory memory;

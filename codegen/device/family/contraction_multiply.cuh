@@ -125,6 +125,7 @@ SINTER_DEVICE void multiply_read_tile(Consumer<Config, A, B>& consumer, int firs
   using S = Shape<Config>;
   using Ring = Consumer<Config, A, B>;
   constexpr int blocks = S::blocks;
+  static_assert(S::loaded_depth == 0, "threads read whole stages");
 #pragma unroll 1
   for (int step = first_step; step < end_step; ++step) {
     const int stage = consumer.state.stage;

@@ -77,13 +77,11 @@ struct Shape {
   static constexpr int cluster = neighbours * Config::split;
   static constexpr int line = 128;                           // bytes
   static constexpr int step = line / Config::operand_bytes;  // elements of k in a stage
-  static constexpr int loaded_depth = [] {                   // of these, by boxes
-    if constexpr (LoadsPartOfDepth<Config>) {
-      static_assert(!is_known(P::depth) || P::depth <= Config::loaded_depth);
+  static constexpr int loaded_depth = [] {                   // of these, by boxes; 0: all
+    if constexpr (LoadsPartOfDepth<Config>)
       return Config::loaded_depth;
-    } else {
-      return step;
-    }
+    else
+      return 0;
   }();
   // Of k, in a batch entry. Phases of a strided data gradient have some each, or none.
   // Only these clear their sums: the compiler then waits after each product (C7515).
@@ -102,13 +100,18 @@ struct Shape {
   // A tap's channels, or a k of at most two stages, end within a stage, behind which come zeros
   // that need no products. Steps of 32 bytes of k in a stage, in the one that ends so, and from one
   // such stage to the next.
-  static constexpr int line_steps = loaded_depth * Config::operand_bytes / 32, ends_after = [] {
-    if constexpr (TapsInK<Config>)
-      return Config::Window::lines;
-    else if constexpr (!IsWindow<Config> && is_known(P::depth) && Config::rotate == 0)
-      return P::depth <= 2 * step ? static_cast<int>(ceil_divide(P::depth, step)) : 0;
-    return 0;
-  }();
+  static constexpr int line_steps =
+                           (loaded_depth > 0 ? loaded_depth : step) * Config::operand_bytes / 32,
+                       ends_after = [] {
+                         if constexpr (TapsInK<Config>)
+                           return Config::Window::lines;
+                         else if constexpr (!IsWindow<Config> && is_known(P::depth) &&
+                                            Config::rotate == 0)
+                           return P::depth <= 2 * step
+                                      ? static_cast<int>(ceil_divide(P::depth, step))
+                                      : 0;
+                         return 0;
+                       }();
   static constexpr int last_steps = [] {
     if constexpr (TapsInK<Config>)
       return (Config::Window::last_channels * Config::operand_bytes + 31) / 32;

@@ -71,7 +71,8 @@ int taps_together(const ConvolutionWindow& window, int each) {
 int loaded_depth(const TileProblem& p, const WgmmaConfig& e) {
   constexpr int kRead = 32;  // bytes of k of one multiplication
   const auto whole = [](const BoxedOperand& o) {
-    return o.source != BoxedOperand::Source::boxes || !o.behind.empty();
+    const bool read_by_threads = !o.k_fastest && !takes_either_major(o.map.type);
+    return o.source != BoxedOperand::Source::boxes || !o.behind.empty() || read_by_threads;
   };
   const double bytes = std::ceil(p.depth * e.operand_bytes / kRead) * kRead;
   if (e.window || p.gathered || bytes == 0 || bytes >= kStageLine || whole(e.a) || whole(e.b) ||

@@ -24,20 +24,25 @@ concept LoadsPart = requires {
   Loaded::extent;
 };
 
-// `depth`: elements of k that boxes have; multiplications read no others of the tile's.
+// `loaded_depth`: elements of k that boxes have, where multiplications read no others of the
+// tile's; 0: all.
 template <class Operand, class Tile_, class Coord, int ctas = 1, class Loaded = WholeTile,
-          int depth = Tile_::depth>
+          int loaded_depth = 0>
 struct TmaBoxes {
   using Tile = Tile_;
   static constexpr int threads = 1;
   static constexpr auto tma_bytes = [] {
-    if constexpr (LoadsPart<Loaded>)
+    if constexpr (loaded_depth > 0 && !LoadsPart<Loaded>)
+      return Tile::bytes / Tile::depth * loaded_depth;
+    else if constexpr (loaded_depth > 0)
       return number<is_known(Loaded::extent)>(
-          [] { return Loaded::extent * depth * Tile::element; });
+          [] { return Loaded::extent * (loaded_depth * Tile::element); });
+    else if constexpr (LoadsPart<Loaded>)
+      return number<is_known(Loaded::extent)>([] { return Loaded::extent * Tile::swizzle; });
     else
-      return Tile::bytes / Tile::depth * depth;
+      return Tile::bytes;
   }();
-  static_assert((!LoadsPart<Loaded> && depth == Tile::depth) || !Operand::k_fastest ||
+  static_assert((!LoadsPart<Loaded> && loaded_depth == 0) || !Operand::k_fastest ||
                 Tile::panels == 1);
   static_assert(!LoadsPart<Loaded> || Operand::k_fastest);
   Coord c;
