@@ -297,8 +297,8 @@ inline NormGradients batchnorm_backward(Operand dy, Operand x, Operand scale, Op
 // ---- attention: O = softmax(attn_scale Q K^T + bias, masked) V
 //
 // q [B, Hq, Sq, D], k [B, Hk, Skv, D], v [B, Hv, Skv, Dv], o [B, Hq, Sq, Dv]; Hk and Hv divide Hq
-// (grouped-query attention). attn_scale is 1 unless given: 1 / sqrt(D) is the caller's. Pointwise
-// nodes that compute the bias may be fused.
+// (grouped-query attention). attn_scale is 1 unless given: 1 / sqrt(D) is the caller's. A bias that
+// nodes compute passes through memory; alibi_mask and bounds cost none.
 
 struct SdpaInputs {  // all optional; lengths, seeds, offsets and tables are i32 or i64
   Operand bias{};    // 4 dims that broadcast to [B, Hq, Sq, Skv]
