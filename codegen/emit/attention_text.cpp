@@ -66,6 +66,8 @@ void print_copied(TextWriter& out, const PrintedOperand& o, const KernelNames& n
     return print_line(out, {o.product, names, o.config, o.coordinates}, o.box.port, o.group);
   const auto gather = static_cast<std::size_t>(o.box.gather),
              port = static_cast<std::size_t>(o.box.port);
+  out.line("using Pages = {}::{};", o.config, names.gather[gather]);
+  out.line("static constexpr int page = {};", o.box.page);
   out.open("SINTER_DEVICE static const {}* line(const Args& args, {} c) {{",
            storage_type(o.product.ports[port].type), o.coordinates);
   if (o.group > 1) out.line("c.at[{}] /= {};", static_cast<int>(AttentionSpec::head), o.group);

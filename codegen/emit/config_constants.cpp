@@ -266,6 +266,7 @@ void add_constants(const KernelSpec& spec, const AttentionConfig& e,
     c.insert(
         c.end(),
         {{"key_blocks", e.key_blocks}, {"alternating", e.alternating}, {"part_rows", e.part_rows}});
+  if (e.key_warps > 1) c.push_back({"key_warps", e.key_warps});
   if (!e.by_warps)
     c.insert(c.end(), {{"producer_registers", e.producer_registers},
                        {"consumer_registers", e.consumer_registers},

@@ -15,6 +15,7 @@ import corpus_chained  # noqa: F401
 import corpus_convolution  # noqa: F401
 import corpus_depthwise  # noqa: F401
 import corpus_edges  # noqa: F401
+import corpus_f8_caches  # noqa: F401
 import corpus_few_filters  # noqa: F401
 import corpus_first_layers  # noqa: F401
 import corpus_gradients  # noqa: F401

@@ -19,15 +19,25 @@ struct Schedule {
   bool score = false;  // a body rather than a scale
   DataType io = bf16;
   bool causal = false, by_hand = false;
-  bool v_in_k = false;      // v is the first columns of k
-  std::int64_t packed = 0;  // sequences
-  bool rounds = false;      // by hand: weights of 16 bits
+  bool v_in_k = false;              // v is the first columns of k
+  std::int64_t packed = 0;          // sequences
+  bool rounds = false;              // by hand: weights of 16 bits
+  DataType cache = DataType::none;  // K and V, of one head that all share
 };
 
 void add(Graph& g, const Schedule& s) {
   const auto tensor = [&](const char* name, std::int64_t rows, std::int64_t width) {
     return g.tensor({.name = name, .dim = {s.packed > 0 ? 1 : 2, 2, rows, width}});
   };
+  if (s.cache != DataType::none) {
+    const auto cache = [&](const char* name, std::int64_t width) {
+      return g.tensor({.name = name, .dim = {2, 1, 300, width}, .data_type = s.cache});
+    };
+    g.output(
+        sdpa(tensor("q", s.sq, s.d), cache("k", s.d), cache("v", s.dv), {.attn_scale = 0.125}).o,
+        "o");
+    return;
+  }
   const Tensor q = tensor("q", s.sq, s.d), k = tensor("k", 300, s.d),
                v = s.v_in_k ? slice(k, {.start = {0, 0, 0, 0}, .limit = {2, 2, 300, s.dv}})
                             : tensor("v", 300, s.dv);
@@ -121,6 +131,20 @@ TEST_CASE("schedules of attention compile without a complaint") {
       {300, 128, 128, true, f8e4m3, true},
   };
   check_compiled(all, "sm_90a");
+}
+
+TEST_CASE("schedules of attention over caches of f8 compile without a complaint") {
+  const auto cached = [](std::int64_t sq, std::int64_t d, std::int64_t dv, DataType io,
+                         DataType cache) {
+    return Schedule{.sq = sq, .d = d, .dv = dv, .io = io, .cache = cache};
+  };
+  const Schedule all[] = {
+      cached(1, 128, 128, bf16, f8e4m3),  // fragments become f16
+      cached(4, 64, 64, f16, f8e5m2),     cached(8, 112, 128, bf16, f8e4m3),
+      cached(32, 128, 128, bf16, f8e4m3), cached(1, 256, 256, bf16, f8e4m3),  // widened
+  };
+  check_compiled(all, "sm_90a");
+  check_compiled(std::span(all).first(2), "sm_80");
 }
 
 TEST_CASE("schedules of attention by warps compile without a complaint") {
@@ -228,8 +252,7 @@ TEST_CASE("attention by warps: the emulator finds what is left out") {
   CHECK(run_by_warps({}) == "");
   const Edit edits[] = {
       {kForward, "warp_matrix::wait<stages - 2>();", ""},
-      {kForward, "warp_matrix::wait<stages - 2>();\n        __syncthreads();",
-       "warp_matrix::wait<stages - 2>();"},
+      {kForward, "          meet();\n", "          ;\n"},
       {kForward, "if (!S::walks_twice && softmax[b].outgrown)", "if (false)"},
       {kBackward, "warp_matrix::wait<0>();\n        __syncthreads();", "__syncthreads();"},
       {kBackward, "warp_matrix::wait<0>();\n        __syncthreads();", "warp_matrix::wait<0>();"},
@@ -238,6 +261,96 @@ TEST_CASE("attention by warps: the emulator finds what is left out") {
   for (const Edit& e : edits) {
     INFO("without " << e.text);
     CHECK(run_by_warps(e) != "");
+  }
+}
+
+// The same kernel by four warps that take tiles of keys in turns, as it is where there are many
+// more.
+Plan by_key_warps(const Plan& plan) {
+  PlanData data = plan.data();
+  PlanKernel& k = data.kernels[0];
+  constexpr std::string_view kThreads = "threads = 32;";
+  const auto at = k.source.find(kThreads);
+  REQUIRE(at != std::string::npos);
+  k.source.replace(at, kThreads.size(), "threads = 128, key_warps = 4;");
+  k.block = 128;
+  k.shared_bytes *= 4;
+  return Plan(Shared<const PlanData>::make(std::move(data)));
+}
+
+// K and V of f8, whose fragments become f16: heads of queries that f16 does not hold and of
+// infinite ones, keys and values that are NaN or infinite where nobody looks and where somebody
+// does. A sink beside Stats keeps the keys in one part.
+std::string run_f8_fragments(bool key_warps, const Edit& edit = {}) {
+  constexpr std::int64_t kKeys = 300, kHeads = 6, kWidth = 64;
+  Graph g({.name = "attention", .io = bf16, .intermediate = f32});
+  const auto cache = [&](const char* name) {
+    return g.tensor({.name = name, .dim = {2, 1, kKeys, kWidth}, .data_type = f8e5m2});
+  };
+  const Tensor q = g.tensor({.name = "q", .dim = {2, kHeads, 1, kWidth}});
+  const auto length = [&](const char* name) {
+    return g.tensor({.name = name, .dim = {2, 1, 1, 1}, .data_type = i32});
+  };
+  const auto r =
+      sdpa(q, cache("k"), cache("v"),
+           {.attn_scale = 0x1p-20, .padding_mask = true, .generate_stats = true},
+           {.seq_len_q = length("length_q"),
+            .seq_len_kv = length("length_kv"),
+            .sink_token = g.tensor({.name = "sink", .dim = {1, kHeads, 1, 1}, .data_type = f32})});
+  g.output(r.o, "o"), g.output(r.stats, "stats", {.data_type = f32});
+  GraphCase c(g, Fill::normal, 3);
+  const auto memory = [&](const char* name) { return c.memory().at(*c.lowered().find(name)); };
+  auto* const queries = static_cast<std::uint16_t*>(memory("q"));
+  constexpr unsigned kExponent = 0x80;  // of bf16
+  for (std::int64_t e = 0; e < kWidth; ++e) {
+    queries[1 * kWidth + e] = static_cast<std::uint16_t>(queries[1 * kWidth + e] + 20 * kExponent);
+    queries[2 * kWidth + e] = static_cast<std::uint16_t>(queries[2 * kWidth + e] & 0x807f);  // tiny
+    queries[3 * kWidth + e] = 0;
+  }
+  queries[4 * kWidth + 7] = 0x7f80;
+  auto *const keys = static_cast<std::uint8_t*>(memory("k")), *const values =
+                                                                  static_cast<std::uint8_t*>(
+                                                                      memory("v"));
+  const std::int32_t lengths[] = {200, 300};
+  std::copy_n(lengths, 2, static_cast<std::int32_t*>(memory("length_kv")));
+  std::fill_n(static_cast<std::int32_t*>(memory("length_q")), 2, 1);
+  for (std::int64_t i = 200 * kWidth; i < kKeys * kWidth; ++i) keys[i] = 0x7f, values[i] = 0xfc;
+  values[(kKeys + 70) * kWidth + 5] = 0x7c;  // seen by all heads of the second entry
+  const auto made = make_plan(g, {.architecture = "sm_90a"}, {}, nullptr);
+  REQUIRE(made);
+  REQUIRE(made->kernels() == 1);
+  const Plan plan = key_warps ? by_key_warps(*made) : *made;
+  c.clear_outputs();
+  const Status ran = edit.file.empty() ? emulate(plan, c) : emulate(plan, c, edit);
+  return ran ? c.judge().first_wrong : ran.error().message();
+}
+
+TEST_CASE("attention over a cache of f8: the emulator finds what is left out") {
+  constexpr const char *kForward = "sinter/device/family/attention_forward_mma.cuh",
+                       *kFragments = "sinter/device/family/attention_f8_fragments.cuh",
+                       *kJoin = "sinter/device/family/attention_join_warps.cuh";
+  CHECK(run_f8_fragments(false) == "");
+  CHECK(run_f8_fragments(true) == "");
+  const Edit edits[] = {
+      {kForward, "x *= worth_of_rows_[i / 2 % 2];", ""},
+      {kForward, "put_in_order(out[0]);", ";"},
+      {kFragments, "exponent > 15 ? 268 - exponent : 253", "127"},
+      {kFragments, "0x3120", "0x3210"},
+  };
+  for (const Edit& e : edits) {
+    INFO("without " << e.text);
+    CHECK(run_f8_fragments(false, e) != "");
+  }
+  const Edit of_key_warps[] = {
+      {kJoin, "own[r] = math::fast_exp2(math::fma(softmax.largest[r], factor, -shift));",
+       "own[r] = 1;"},
+      {kJoin, "others[r] = math::fast_exp2(math::fma(other, factor, -shift));", "others[r] = 1;"},
+      {kForward, "          __syncthreads();  // Q has come\n", "          ;\n"},
+      {kJoin, "  __syncthreads();\n  if (warp > 0) return;\n", "  if (warp > 0) return;\n"},
+  };
+  for (const Edit& e : of_key_warps) {
+    INFO("without " << e.text);
+    CHECK(run_f8_fragments(true, e) != "");
   }
 }
 

@@ -1,4 +1,4 @@
-// How many CTAs of attention forward lie on an SM.
+// How many CTAs of attention forward lie on an SM, and how many warps have the same rows.
 #include <algorithm>
 #include <utility>
 
@@ -15,6 +15,7 @@ namespace {
 struct Heads {
   std::int64_t count, keys, d = 64, queries = 1;
   double softcap = 0;
+  DataType cache = bf16;
 };
 
 AttentionConfig schedule_of(const Heads& h) {
@@ -22,7 +23,10 @@ AttentionConfig schedule_of(const Heads& h) {
   const auto tensor = [&](const char* name, std::int64_t rows) {
     return g.tensor({.name = name, .dim = {1, h.count, rows, h.d}});
   };
-  const Tensor q = tensor("q", h.queries), k = tensor("k", h.keys), v = tensor("v", h.keys);
+  const auto cache = [&](const char* name) {
+    return g.tensor({.name = name, .dim = {1, h.count, h.keys, h.d}, .data_type = h.cache});
+  };
+  const Tensor q = tensor("q", h.queries), k = cache("k"), v = cache("v");
   g.output(sdpa(q, k, v, {.attn_scale = 0.125, .softcap = h.softcap}).o, "o");
   const Partition p = for_sm_90a(g);
   for (const KernelSpec& spec : p.kernels)
@@ -50,6 +54,25 @@ TEST_CASE("heads of few rows have several CTAs on an SM where that is faster") {
     INFO(h.count << " heads of " << h.d << ", " << h.keys << " keys");
     CHECK(schedule_of(h).least_blocks == 1);
   }
+}
+
+TEST_CASE("warps divide the keys of f8 where each has many tiles") {
+  const auto cached = [](std::int64_t count, std::int64_t keys, std::int64_t d = 128,
+                         std::int64_t queries = 1) {
+    return schedule_of({count, keys, d, queries, 0, f8e4m3});
+  };
+  CHECK(cached(128, 8192).key_warps == 4);
+  CHECK(cached(512, 2048).key_warps == 4);
+  CHECK(cached(128, 16384, 64, 16).key_warps == 4);
+  // Parts of a cache fill the SMs with CTAs of four warps.
+  CHECK(cached(128, 8192).attention.splits == 2);
+  // Few keys; rows or heads whose tiles are widened in shared memory.
+  for (const AttentionConfig& e :
+       {cached(8, 8192), cached(32, 1024), cached(512, 2048, 128, 17), cached(512, 2048, 144)}) {
+    CHECK(e.key_warps == 1);
+    CHECK(e.by_warps);
+  }
+  CHECK(cached(8, 8192).stages == 3);
 }
 
 }  // namespace

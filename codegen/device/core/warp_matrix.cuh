@@ -199,7 +199,22 @@ SINTER_DEVICE unsigned widened(Number number, Element, unsigned short two) {
   return pair(number, Element{static_cast<unsigned char>(two & 0xff)},
               Element{static_cast<unsigned char>(two >> 8)});
 }
+// Four elements of 8 bits as f16: those of the lower half of a word, and those of the upper one.
+template <class Element>
+SINTER_DEVICE void widened_four(Element element, unsigned word, unsigned& low, unsigned& high) {
+  low = widened(f16{}, element, static_cast<unsigned short>(word));
+  high = widened(f16{}, element, static_cast<unsigned short>(word >> 16));
+}
+SINTER_DEVICE void widened_four(f8e5m2, unsigned word, unsigned& low, unsigned& high) {
+  low = bytes_of(word, 0, 0x1404), high = bytes_of(word, 0, 0x3424);
+}
 #ifdef SINTER_HARDWARE_F8
+SINTER_DEVICE void widened_four(f8e4m3, unsigned word, unsigned& low, unsigned& high) {
+  asm("{\n\t.reg .b16 lower, upper;\n\tmov.b32 {lower, upper}, %2;\n\t"
+      "cvt.rn.f16x2.e4m3x2 %0, lower;\n\tcvt.rn.f16x2.e4m3x2 %1, upper;\n\t}"
+      : "=r"(low), "=r"(high)
+      : "r"(word));
+}
 // There is no conversion to bf16: through f16, which holds both and takes them at once.
 template <class Element>
 SINTER_DEVICE unsigned widened(bf16 number, Element element, unsigned short two) {

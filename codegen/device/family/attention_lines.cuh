@@ -23,14 +23,37 @@ struct StoredLines {
 };
 
 // Lines [first, end) of an operand to a tile in shared memory, and zeros for the others of its
-// lines; a line has `elements`. line(i): where line i lies.
-template <class Tile, int threads, int elements, class Line>
-SINTER_DEVICE void copy_lines(unsigned tile, int first, int end, const Line& line) {
+// lines; a line has `elements`. line(i): where line i lies, null: nowhere. `together` lines from
+// each multiple of it on lie `step` elements apart or all nowhere: a thread finds those of a whole
+// tile from the first one by constants. `threads`: of the CTA, or 32: of a warp.
+template <class Tile, int threads, int elements, int together = 1, class Line>
+SINTER_DEVICE void copy_lines(unsigned tile, int first, int end, const Line& line,
+                              long long step = 0) {
   constexpr int each = 16 / Tile::element, pieces = Tile::fastest / each,
                 all = Tile::lines * pieces;  // of 16 bytes
+  const int thread = static_cast<int>(threads == 32 ? threadIdx.x % 32 : threadIdx.x);
+  if constexpr (elements == Tile::fastest && threads % pieces == 0 && all % threads == 0) {
+    constexpr int lines = threads / pieces, period = 8;  // lines at a time; of the permutation
+    if constexpr (together % lines == 0 &&
+                  (together % Tile::lines == 0 || Tile::lines % together == 0)) {
+      if (first + Tile::lines <= end) {
+        const int number = thread / pieces, column = thread % pieces * each;
+        auto from = line(first + number);
+#pragma unroll
+        for (int i = 0; i < Tile::lines / lines; ++i) {
+          const int further = i * lines % together;
+          if (i > 0 && further == 0) from = line(first + number + i * lines);
+          warp_matrix::copy<16>(tile + Tile::place(number + i * lines % period, column) +
+                                    i * lines / period * (Tile::panel_bytes / Tile::lines * period),
+                                from + further * step + column, from);
+        }
+        return;
+      }
+    }
+  }
 #pragma unroll
   for (int i = 0; i < (all + threads - 1) / threads; ++i) {
-    const int piece = static_cast<int>(threadIdx.x) + i * threads;
+    const int piece = thread + i * threads;
     if (all % threads != 0 && piece >= all) break;
     const int number = piece / pieces, column = piece % pieces * each;
     const bool exists = first + number < end;

@@ -182,15 +182,19 @@ std::string how_groups_gradient(Config& get, const PlanKernel&, std::string_view
 
 std::string how_attention(Config& get, const PlanKernel&, std::string_view gpu) {
   const bool by_warps = !get.has("producer_registers");
+  const auto key_warps = get.some("key_warps") ? get("key_warps") : 1;
   return fmt::format(
       "tiles of {} rows and {} keys on tensor cores{}, {} stages of keys and values in shared "
       "memory{}: "
       "scores and weights stay in registers, fully masked tiles are skipped, {} heads run side "
       "by side; {}",
       get("tile_q"), get("tile_k"),
-      by_warps ? fmt::format(", {} rows a warp", 32 * get("tile_q") / get("threads")) : "",
+      by_warps ? fmt::format(", {} rows a warp", 32 * get("tile_q") * key_warps / get("threads"))
+               : "",
       get("stages"),
-      get.some("key_blocks")
+      key_warps > 1
+          ? fmt::format(", each of {} warps, which take tiles of keys in turns", key_warps)
+      : get.some("key_blocks")
           ? fmt::format(", clusters of {} thread blocks divide the keys of a tile",
                         get("key_blocks"))
       : get.some("key_walks")

@@ -37,6 +37,7 @@ struct AttentionConfig : Launch {
   int part_rows = 0;                     // where CTAs share keys: rows of a part, of each consumer
   int key_blocks = 1;                    // CTAs of a cluster that divide the keys of a tile of rows
   int share_lanes = 1;                   // groups of heads whose keys are shared apart
+  int key_warps = 1;                     // by warps: those that share rows and divide tiles of keys
   int beside = 1;                        // CTAs that an SM needs to be busy
   int alternating = 1;     // of such a CTA: warpgroups that take its tiles of keys in turns
   int heads_together = 1;  // whose tiles of rows run beside each other
