@@ -381,7 +381,7 @@ SINTER_DEVICE void run_forward_by_warps(const Args& args) {
 #pragma unroll 1
     for (int all = end - 1 + (stages - 1) * step; all >= keys.begin; all -= step) {
       const int n = all - of_keys, ahead = n - (stages - 1) * step;
-      const bool first = all < end && all >= end - step;  // products
+      const bool first = all == end - 1;  // products
       if (all < end) {
         warp_matrix::wait<stages - 2>();
         if (step > 1 && first)
