@@ -106,7 +106,8 @@ struct WarpsShape : ForwardTiles<Config, First, Q, Config::tile_q> {
                        epilogue_bytes = warps * static_cast<int>(sizeof(contraction::EpilogueTile)),
                        part_floats = columns / 2 + 4,  // of a thread
       part_bytes = (key_warps - 1) * 32 * part_floats * 4,
-                       shared_bytes = most(tile_bytes, most(epilogue_bytes, part_bytes)) + SharedMemory::lost;
+                       shared_bytes =
+                           most(tile_bytes, most(epilogue_bytes, part_bytes)) + SharedMemory::lost;
   static_assert(shared_bytes == Config::shared_bytes);
 };
 
