@@ -1,5 +1,8 @@
 // Attention forward: what every kind of schedule compiles to, and that nothing behind a length or
 // above a bound is of any effect.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -274,7 +277,18 @@ Plan by_key_warps(const Plan& plan) {
   REQUIRE(at != std::string::npos);
   k.source.replace(at, kThreads.size(), "threads = 128, key_warps = 4;");
   k.block = 128;
-  k.shared_bytes *= 4;
+  const auto constant = [&](std::string_view name) {
+    const auto found = std::ranges::find(k.config, name, [](const auto& c) { return c.first; });
+    REQUIRE(found != k.config.end());
+    return static_cast<std::uint32_t>(found->second);
+  };
+  // Three more warps have their own stages of keys and values of 64 bytes.
+  const std::uint32_t stages = constant("tile_k") * constant("stages") * 2 * 64;
+  const auto text = [](std::uint32_t bytes) { return fmt::format("shared_bytes = {}", bytes); };
+  const auto shared = k.source.find(text(k.shared_bytes));
+  REQUIRE(shared != std::string::npos);
+  k.source.replace(shared, text(k.shared_bytes).size(), text(k.shared_bytes + 3 * stages));
+  k.shared_bytes += 3 * stages;
   return Plan(Shared<const PlanData>::make(std::move(data)));
 }
 

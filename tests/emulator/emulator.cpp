@@ -232,14 +232,21 @@ class HostKernels {
   std::size_t next_ = 0;
 };
 
-// Where the first cluster begins among the four ways to run one follows from the kernel's text.
+constexpr unsigned kWays = 4;  // to run a cluster
+
+// `first_way`: of the first cluster; none: what follows from the kernel's text.
+struct Order {
+  bool last_first = false;
+  std::optional<unsigned> first_way;
+};
 Status run(const PlanKernel& k, std::vector<HostKernel> kernels, const std::byte* arguments,
-           bool last_first = false) {
+           const Order& order = {}) {
   const auto blocks = static_cast<unsigned>(kernels.size());
-  auto turn = static_cast<unsigned>(std::hash<std::string>()(k.source) % 4);
+  auto turn =
+      order.first_way.value_or(static_cast<unsigned>(std::hash<std::string>()(k.source) % kWays));
   EmulatedCluster cluster(std::move(kernels), arguments, k.block, k.shared_bytes);
   for (unsigned b = 0; b < k.grid; b += blocks)
-    if (auto fault = cluster.run(last_first ? k.grid - blocks - b : b, k.grid, turn++);
+    if (auto fault = cluster.run(order.last_first ? k.grid - blocks - b : b, k.grid, turn++);
         !fault.empty())
       return failure(k, std::move(fault));
   return Done{};
@@ -300,7 +307,7 @@ std::vector<void*> tensors_of(const Plan& plan, GraphCase& memory) {
 }
 
 Status run_plan(const Plan& plan, std::vector<void*> tensors, HostKernels& kernels,
-                bool last_first) {
+                const Order& order = {}) {
   const PlanData& data = plan.data();
   run_in_place(data, tensors);
   const HostNumbers numbers(data, tensors);
@@ -329,7 +336,7 @@ Status run_plan(const Plan& plan, std::vector<void*> tensors, HostKernels& kerne
     SINTER_TRY(kernel);
     GuardedBuffer arguments(image->bytes.size());  // aligned as tensor maps are
     std::memcpy(arguments.data(), image->bytes.data(), image->bytes.size());
-    auto done = run(k, *kernel, arguments.data(), last_first);
+    auto done = run(k, *kernel, arguments.data(), order);
     SINTER_TRY(done);
     if (!workspace.guards_intact()) return failure(k, "writes outside of the workspace");
   }
@@ -359,13 +366,18 @@ void prepare_emulation(std::span<const Plan> plans) { unchanged_kernels().prepar
 
 Status emulate(const Plan& plan, GraphCase& memory, const Edit& edit, bool last_first) {
   const std::vector<void*> tensors = tensors_of(plan, memory);
-  if (edit.file.empty()) return run_plan(plan, tensors, unchanged_kernels(), last_first);
+  if (edit.file.empty()) return run_plan(plan, tensors, unchanged_kernels(), {last_first, {}});
   HostKernels changed(edit, unchanged_kernels());
-  return run_plan(plan, tensors, changed, last_first);
+  for (unsigned way = 0; way < kWays; ++way) {
+    if (way > 0) memory.clear_outputs();
+    auto ran = run_plan(plan, tensors, changed, {last_first, way});
+    if (!ran || !memory.judge().first_wrong.empty()) return ran;
+  }
+  return Done{};
 }
 
 Status emulate(const Plan& plan, const std::vector<void*>& tensors) {
-  return run_plan(plan, tensors, unchanged_kernels(), false);
+  return run_plan(plan, tensors, unchanged_kernels());
 }
 
 }  // namespace sinter::test

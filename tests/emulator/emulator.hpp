@@ -19,7 +19,8 @@ namespace sinter::test {
 // Errors: what the compiler said; threads that wait for ever; work that nobody waits for, memory of
 // a block that has ended, writes outside of the workspace or the launch's shared memory.
 // `edit`: one place of the device library that is changed, the first `text` in `file`, which must
-// be there. `last_first`: clusters run from the last one to the first.
+// be there; then the first cluster runs in each of these ways until a result is wrong, as a kernel
+// of one cluster has but one of them. `last_first`: clusters run from the last one to the first.
 struct Edit {
   std::string_view file, text, instead;
 };
