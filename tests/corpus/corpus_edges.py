@@ -225,3 +225,10 @@ g.pointwise("mul", "ds", "p", g.pointwise("sub", "centred", "dp", "delta"))
 g.matmul("ds", "k", "dq")
 g.matmul(g.transpose("ds", "dst", turned), "q", "dk")
 g.output("dq", "dk", "dv")
+
+# An integer result of attention that nobody else reads, asked whether it is 0: it is in registers, not in memory.
+for data_type in ("i32", "i64"):
+    g = Graph(f"attention_{data_type}_asked_for_truth", "f16")
+    ports = {port: g.tensor(port, [1, 2, rows, 40]) for port, rows in {"Q": 39, "K": 25, "V": 25}.items()}
+    g.node("sdpa", ports, {"O": g.tensor("O", data_type=data_type)}, attn_scale=0.125, causal_mask=True)
+    g.output(g.pointwise("logical_not", "y", "O"))

@@ -120,7 +120,7 @@ class Attention : KernelStatements {
     for (double& w : weights) total += w = nothing ? 0 : std::exp(w - most);
     if (!nothing) total += std::exp(sink - most);
     const bool stands = a.written_out && std::isinf(largest),
-               undefined = nothing && a.written_out && a.splits == 1 && sink == kNothing;
+               undefined = nothing && a.written_out && a.splits == 1 && !(sink > kNothing);
     const auto store_row = [&](int number, double x) {
       const auto p = static_cast<std::size_t>(number);
       store_element(spec_.ports[p].type, memory_[p], locate(spec_.ports[p].access, result).offset,

@@ -26,6 +26,11 @@ bool BodyBuilder::asks_truth(const Node& n) const {
 // Whether the value of a tensor is loaded from memory, where it has its own type.
 bool BodyBuilder::loads_itself(TensorId t) const {
   const NodeId p = state_.graph()[t].producer;
+  // A sum that the kernel has is in no memory, whoever adds it up.
+  if (const auto it = raw_.find(t);
+      it != raw_.end() &&
+      body_.statements[static_cast<std::size_t>(it->second)].kind == StatementKind::accumulator)
+    return false;
   return !(p >= 0 && (contains(inside_, p) || state_.recomputed(p))) &&
          !state_.graph()[t].has_value && state_.storage()[t].type == state_.graph().type(t);
 }
