@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "emit/attention_text.hpp"
@@ -10,6 +9,7 @@
 #include "emit/engine_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
+#include "plan/large_scores.hpp"
 
 namespace sinter {
 namespace {
@@ -124,12 +124,10 @@ void print_row_value(TextWriter& out, const KernelNames& names, int port,
 // Whether scores may be masks of large numbers, which rounding by log 2 would take apart
 // (RowShift).
 bool takes_masks(const KernelSpec& spec) {
-  constexpr double kLarge = 1 << 14;
   const A& a = spec.attention_backward();
   return a.totals() || std::ranges::any_of(a.score.statements, [&](const Statement& s) {
            if (s.kind != StatementKind::scalar || s.port < 0) return s.kind == StatementKind::load;
-           const double value = spec.scalars[static_cast<std::size_t>(s.port)].value;
-           return std::isfinite(value) && std::abs(value) >= kLarge;
+           return is_large_score(spec.scalars[static_cast<std::size_t>(s.port)].value);
          });
 }
 

@@ -13,9 +13,9 @@
 // The sum along a row of P dP is that of dO times O: both are the sum over keys and elements of
 // P dO V. Where the graph has no O, forward computes it for that.
 #include <algorithm>
-#include <cmath>
 #include <unordered_map>
 
+#include "plan/large_scores.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "planner/rewrite/written_gradients.hpp"
 
@@ -132,14 +132,13 @@ class GradientRegion {
     return kNoTensor;
   }
   // Whether scores may be so large that the logarithm of a sum of exponentials is lost beside them:
-  // masks are in memory, or numbers past 2^14, where the next f32 is 2^-9 away.
+  // masks are in memory, or large numbers.
   bool may_be_large() const {
-    constexpr double kLarge = 1 << 14;
     return std::any_of(w_.between.begin(), w_.between.end(), [&](NodeId n) {
       const auto mode = mode_of(g_, g_.node(n).outputs[0]);
       return std::ranges::any_of(g_.node(n).inputs, [&](TensorId t) {
         if (t < 0) return false;
-        if (g_[t].has_value) return std::abs(g_[t].value) >= kLarge && std::isfinite(g_[t].value);
+        if (g_[t].has_value) return is_large_score(g_[t].value);
         return (mode == M::add || mode == M::sub) && !is_score(t);
       });
     });

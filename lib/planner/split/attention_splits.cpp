@@ -61,7 +61,8 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
     if (few && us < least) least = us, best = kEqualShares;
   }
   // A row that sees nothing has a logarithm of -inf, which a sink's part does not tell; one with an
-  // infinite score, written out, that score's. Parts have no totals of their own.
+  // infinite score, written out, that score's. Nor are there parts of what
+  // stores totals or reduces its results.
   if (e.grid >= static_cast<std::uint32_t>(device.sms * e.beside) ||
       (a.stats >= 0 && (a.has_sink() || a.written_out)) || a.totals() || !spec.columns.empty())
     return best;

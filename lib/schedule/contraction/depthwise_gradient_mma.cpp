@@ -96,12 +96,13 @@ std::optional<DepthwiseGradientMmaConfig> plan_depthwise_gradient_mma(const Kern
     const double image = stage_bytes(e.image, step.rows, lanes),
                  other = stage_bytes(e.other, step.rows, lanes);
     const auto shared = [&](int stages) {
-      return (stages - kept) * (image + 16) + stages * (other + 16) + 1023;
+      return (stages - kept) * (image + 16) + stages * (other + 16) + kLostToAlignment;
     };
     const double grid = std::ceil(channels / (lanes * kChannels)) * batches;
     for (int stages = kMostStages; stages >= kept + 2; --stages) {
       if (shared(stages) > device.shared_per_cta ||
-          shared(stages) < 4.0 * taps * (lanes * kChannels + 1) + 1023 + 16 * kMostStages * 2)
+          shared(stages) <
+              4.0 * taps * (lanes * kChannels + 1) + kLostToAlignment + 16 * kMostStages * 2)
         continue;
       const double ctas = std::clamp(
           std::min(

@@ -121,7 +121,7 @@ struct Bands {
     const int row = leaving ? kTiles * kWidth * leaving * 16
                             : (kTiles * kWidth * (lanes * each + 4) + 8) * 4,
               results = (boxed ? kResultRows : 2) * row,
-              barriers = boxed ? 16 * (stages + 2 * kResultRows) + 1023 : 0;
+              barriers = boxed ? 16 * (stages + 2 * kResultRows) + kLostToAlignment : 0;
     return results + stages * stage_bytes() + (all_taps + 1) * lanes * vector_bytes() + barriers;
   }
   // Steps of a thread block that has `run` of the steps of all groups, `of_group` each. Rows before

@@ -136,7 +136,7 @@ std::optional<NarrowGroupsPlan> plan_narrow_groups(const KernelSpec& given,
                results = e.result ? result_bytes(kWarps, across * images * kWidth)
                                   : 2.0 * kStepsBehind * across * images * kWidth *
                                         (kWarps * kUnit + 8) * 4;
-  const double shared = kStages * stage + results + 8 * (kStages + kStepsBehind) + 1023;
+  const double shared = kStages * stage + results + 8 * (kStages + kStepsBehind) + kLostToAlignment;
   if (shared > device.shared_per_cta || blocks * lines >= 0x1p31) return {};
   const double ctas = kCtas * (shared + device.shared_reserved) <= device.shared_per_sm ? kCtas : 1,
                at_once = ctas * device.sms;

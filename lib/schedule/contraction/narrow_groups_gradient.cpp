@@ -126,7 +126,7 @@ std::optional<NarrowGroupsGradientConfig> plan_gradient(const KernelSpec& spec,
                          up(e.other.line * line_units * kUnit * 2.0, 1024),
                  grid = std::ceil(channels / (lanes * kUnit)) * batches;
     for (int stages = kMostStages; stages >= kLeastStages; --stages) {
-      const double shared = stages * (stage + 16) + 1023;
+      const double shared = stages * (stage + 16) + kLostToAlignment;
       if (shared > device.shared_per_cta) continue;
       const double most = std::max(
                        1.0,
