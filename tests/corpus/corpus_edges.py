@@ -3,10 +3,11 @@ repeated, products of nothing."""
 from corpus_graph import Graph, channels_last
 
 
-def attention_with(name, inputs, sq=70, d=32, io="bf16", **attributes):
+def attention_with(name, inputs, sq=70, d=32, io="bf16", skv=None, **attributes):
     g = Graph(f"attention_{name}", io)
-    for t in "qkv":
-        g.tensor(t, [2, 2, sq, d])
+    g.tensor("q", [2, 2, sq, d])
+    for t in "kv":
+        g.tensor(t, [2, 2, skv or sq, d])
     lengths = {}
     if attributes.get("padding_mask"):
         for t in ("SEQ_LEN_Q", "SEQ_LEN_KV"):
@@ -35,6 +36,19 @@ g.value("offset", 0, "i64")
 g.tensor("x", [2, 2, 70, 32])
 g.value("zero", 0)
 g.pointwise("log", "v", g.pointwise("mul", "zeros", g.pointwise("abs", "sizes", "x"), "zero"))
+
+# Rows whose scores are NaN, of which dropout leaves nothing in some: those are zeros. Keys that a
+# row does not see have a weight of NaN there, too.
+for name, sq, skv, d, attributes in (
+        ("", 300, 160, 64, {}), ("_causal", 70, 6, 32, {"causal_mask": True}),
+        ("_lengths", 200, 128, 128, {"padding_mask": True}), ("_f32", 200, 120, 32, {"io": "f32"}),
+        ("_wide", 70, 136, 320, {}), ("_element", 40, 6, 1, {}), ("_one_row", 1, 300, 64, {})):
+    g = attention_with(f"dropout_nan{name}", {"Seed": "seed", "Offset": "offset"}, sq, d, skv=skv,
+                       dropout_probability=0.85 if skv < 10 else 0.995, **attributes)
+    g.tensor("seed", [1], data_type="i64")
+    g.value("offset", 3, "i64")
+    g.pointwise("sqrt", "root", g.tensor("sign", [2, 2, sq, 1]))
+    g.pointwise("mul", "q", g.tensor("x", [2, 2, sq, d]), "root")
 
 # A sum of scores and sink in f64, which is rounded once.
 g = Graph("attention_written_out_sink_f64", "f32", "f32", "f64")

@@ -76,6 +76,41 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
   }
 }
 
+// The same of a row whose weights are all NaN, as its largest score or their sum is, until Weight's
+// body makes zeros of them (dropout). Those of keys that it does not see are NaN, too: any key
+// whose weight is left makes the row NaN, so that neither K nor, where zeros dominate, V is read.
+template <class S, class V, class Weight, bool zero_dominates, int strips, class Args>
+SINTER_DEVICE void sum_nan_weights(const Args& args, typename S::F::Coord c, int entry,
+                                   int first_column, int columns, int row, int first,
+                                   float (&out)[strips]) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int j = 0; j < strips; ++j) out[j] = 0;
+  S::F::set_m(c, row);
+  typename S::P::Coord at;
+  S::P::set_batch(at, entry);
+  const auto weight_of_head = Weight::of_head(args, c);
+#pragma unroll 1
+  for (int n = first_column; n < columns; ++n) {
+    S::F::set_n(c, n), S::P::set_k(at, n);
+    float weight = not_a_number();
+    if constexpr (DrawsBits<Weight>)
+      weight = Weight::element(args, c, weight_of_head, weight, drawn_bit<Weight>(args, c));
+    else
+      weight = Weight::element(args, c, weight_of_head, weight);
+    if (zero_dominates && weight == 0.0f) continue;
+#pragma unroll
+    for (int j = 0; j < strips; ++j) {
+      const int e = first + lane + 32 * j;
+      S::P::set_n(at, e < S::width ? e : 0);
+      if constexpr (zero_dominates)
+        out[j] += weight;
+      else if (e < S::width)
+        out[j] = math::fma(weight, V::element(args, at), out[j]);
+    }
+  }
+}
+
 // What a body that stores boxes rounds sums to: its own type, else that of the operands.
 template <class S, class Body>
 struct StoredNumber {
@@ -325,10 +360,15 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& epil
       if constexpr (Rows::zero_dominates) is_nan[r] = is_nan[r] | (x != x);
     });
   }
-  // Some result is NaN though its row's weights are numbers, or some row's are others.
-  const bool others = (is_nan[0] & (factor[0] == factor[0])) |
-                      (is_nan[1] & (factor[1] == factor[1])) | with_hidden[0] | with_hidden[1];
-  constexpr bool may_differ = Rows::zero_dominates || HidesByNumber<Bounds>;
+  // Some result is NaN though its row's weights are numbers, or a body may have dropped them, or
+  // some row's are others.
+  constexpr bool drops = !Weight::plain;
+  const auto differs = [&](int r) {
+    const bool numbers = factor[r] == factor[r];
+    return (is_nan[r] & numbers) | (drops & !numbers) | with_hidden[r];
+  };
+  const bool others = differs(0) | differs(1);
+  constexpr bool may_differ = Rows::zero_dominates || HidesByNumber<Bounds> || drops;
   const bool again = may_differ && __any_sync(0xffffffffu, others);
   const auto take_again = [&]<int strips>(Int<strips>, int from, const auto& put) {
 #pragma unroll 1
@@ -342,9 +382,14 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& epil
           __shfl_sync(0xffffffffu, static_cast<int>(r < 8 ? with_hidden[0] : with_hidden[1]), lane);
       const int m = row + warp % 4 * 16 + r;
       float results[strips];
-      if (m >= S::queries || reciprocal == 0.0f || reciprocal != reciprocal) {
+      if (m >= S::queries || reciprocal == 0.0f || (!drops && reciprocal != reciprocal)) {
 #pragma unroll
         for (int j = 0; j < strips; ++j) results[j] = reciprocal;
+      } else if (drops && reciprocal != reciprocal) {
+        if constexpr (drops)
+          sum_nan_weights<S, V, Weight, Rows::zero_dominates>(
+              args, c, tile.entry, band.first_column,
+              PacksSequences<Bounds> ? band.columns : S::keys, m, columns.first + from, results);
       } else {
         recompute_row<S, Q, K, V, Bounds, Score, Weight>(args, c, tile.entry, keys, band, m,
                                                          largest, reciprocal, hidden,

@@ -241,11 +241,6 @@ bool is_attention(const FusionState& state, const AttentionNodes& a) {
   if (!a.written_out && g.type(a.sums) != DataType::f32) return false;
   const TensorId operands[] = {first.inputs[0], first.inputs[1], last.inputs[1]};
   if (multiplied_type(state, a) == DataType::none) return false;
-  // Heads of one element: infinite Q (the Stats of rows that see nothing) makes a sum of weights
-  // that is NaN, which dropout hides where weights are divided by it before they are dropped.
-  const Region* const region = state.region_of(a.second);
-  if (region && region->attributes.dropout_probability > 0 && g[operands[0]].dim.back() == 1)
-    return false;
   for (TensorId t : {operands[0], operands[1], operands[2], a.sums, last.outputs[0]})
     if (g[t].dim.size() > 4) return false;
   const Dims result = attention_dims(g[last.outputs[0]].dim), sums = attention_dims(g[a.sums].dim);

@@ -61,10 +61,12 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
     if (few && us < least) least = us, best = kEqualShares;
   }
   // A row that sees nothing has a logarithm of -inf, which a sink's part does not tell; one with an
-  // infinite score, written out, that score's. Nor are there parts of what
-  // stores totals or reduces its results.
+  // infinite score, written out, that score's. Weights that a body drops are NaN in all
+  // parts where one of them has such scores. Nor are there parts of what stores totals or reduces
+  // its results.
   if (e.grid >= static_cast<std::uint32_t>(device.sms * e.beside) ||
-      (a.stats >= 0 && (a.has_sink() || a.written_out)) || a.totals() || !spec.columns.empty())
+      (a.stats >= 0 && (a.has_sink() || a.written_out)) || a.totals() ||
+      !unrounded(a.weight).statements.empty() || !spec.columns.empty())
     return best;
   const double results = static_cast<double>(count(spec.extent, 0, A::n));
   // CTAs that leave room for those of the kernel behind them, which then starts earlier. (On an
