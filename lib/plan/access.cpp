@@ -100,10 +100,19 @@ int outer_rank(const KernelSpec& spec) {
 }
 
 std::int64_t elements_reached(const Dims& extent, const Access& a) {
+  const auto moves = [](const Window& w, int i) { return w.coefficient[i] != 0; };
+  // Along i alone: no more than the window holds, as of a part of a concatenation.
+  const auto along = [&](int i) {
+    std::int64_t n = extent[i];
+    for (const Window& w : a.windows)
+      if (moves(w, i) && std::ranges::count_if(w.coefficient, [](auto c) { return c != 0; }) == 1)
+        n = std::min(n, w.extent);
+    return n;
+  };
   const auto elsewhere = [&](int i) {  // a window may only say which of them count
     return a.stride[i] != 0 ||
            std::any_of(a.windows.begin(), a.windows.end(),
-                       [i](const Window& w) { return w.coefficient[i] != 0 && w.stride != 0; });
+                       [&](const Window& w) { return moves(w, i) && w.stride != 0; });
   };
   std::int64_t n = 1;
   if (!a.via.empty() && a.windows.empty()) {
@@ -112,7 +121,7 @@ std::int64_t elements_reached(const Dims& extent, const Access& a) {
     return n;
   }
   for (int i = 0; i < extent.size(); ++i)
-    if (!a.via.empty() || elsewhere(i)) n *= extent[i];
+    if (!a.via.empty() || elsewhere(i)) n *= a.via.empty() ? along(i) : extent[i];
   return n;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -179,16 +180,39 @@ std::int64_t traffic(const FusionState& state, const std::vector<Candidate>& cho
   for (const Candidate& c : chosen) {
     const JoinedNodes joined(state, c.match.nodes);
     std::set<TensorId> reached;
-    for (NodeId n : c.match.nodes) {
-      for (TensorId t : state.operands(n))
-        if (t >= 0 && !(state.producer(t) >= 0 && joined.contains(state.producer(t))))
+    std::set<NodeId> made;  // again, of what they read
+    const auto read = [&](NodeId n, const auto& self) -> void {
+      for (TensorId t : state.operands(n)) {
+        const NodeId p = t >= 0 ? state.producer(t) : -1;
+        if (p >= 0 && state.recomputed(p)) {
+          if (made.insert(p).second) self(p, self);
+        } else if (t >= 0 && !(p >= 0 && joined.contains(p))) {
           reached.insert(t);
+        }
+      }
+    };
+    for (NodeId n : c.match.nodes) {
+      read(n, read);
       for (TensorId t : state.node(n).outputs)
         if (t >= 0 && state.needed_outside(t, c.match.nodes)) bytes += stored_bytes(state, t);
     }
     for (TensorId t : reached) bytes += stored_bytes(state, t);
   }
   return bytes;
+}
+
+// The graph cut into kernels, in one of the ways in which what several of them could compute is
+// made by each or left to one.
+struct Cut {
+  std::unique_ptr<FusionState> state;
+  std::vector<Candidate> chosen;
+};
+
+// Not by an estimate, which is not the same for all extents of a class.
+void take_better(Cut& best, Cut other) {
+  const std::int64_t more = traffic(*other.state, other.chosen) - traffic(*best.state, best.chosen);
+  const std::size_t kernels = best.chosen.size(), of_other = other.chosen.size();
+  if (of_other <= kernels && more <= 0 && (of_other < kernels || more < 0)) best = std::move(other);
 }
 
 // An order of execution: kernels are units, folded nodes pass their inputs on.
@@ -277,30 +301,31 @@ Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
   const Storage storage(lowered);
   std::vector<TensorId> overwritten;
   for (const Alias& alias : aliases) overwritten.push_back(alias.input);
-  std::optional<FusionState> first(std::in_place, lowered, storage, fuse, context, regions,
-                                   overwritten),
-      second;
-  std::vector<Candidate> chosen = fuse ? choose(*first, aliases) : choose_alone(*first);
-  constexpr std::size_t kMostCompared = 4096;  // nodes: those of larger graphs are chosen once
-  if (first->tail_found() && lowered.nodes().size() <= kMostCompared) {
-    second.emplace(lowered, storage, fuse, context, regions, overwritten);
-    second->leave_tails();
-    std::vector<Candidate> other = choose(*second, aliases);
-    // Not by an estimate, which is not the same for all extents of a class.
-    const std::int64_t more = traffic(*second, other) - traffic(*first, chosen);
-    if (other.size() <= chosen.size() && more <= 0 && (other.size() < chosen.size() || more < 0))
-      chosen = std::move(other);
-    else
-      second.reset();
+  const auto cut = [&](bool chains, bool leave_tails) -> Cut {
+    Cut c{std::make_unique<FusionState>(lowered, storage, fuse, context, regions, overwritten), {}};
+    if (chains && !c.state->recompute_chains()) return {};
+    if (leave_tails) c.state->leave_tails();
+    c.chosen = fuse ? choose(*c.state, aliases) : choose_alone(*c.state);
+    return c;
+  };
+  Cut best = cut(false, false);
+  constexpr std::size_t kMostCompared = 4096;  // nodes: larger graphs are cut in one way alone
+  if (fuse && lowered.nodes().size() <= kMostCompared) {
+    if (best.state->tail_found()) take_better(best, cut(false, true));
+    if (Cut chains = cut(true, false); chains.state) {
+      const bool tails = chains.state->tail_found();
+      take_better(best, std::move(chains));
+      if (tails) take_better(best, cut(true, true));
+    }
   }
-  const FusionState& state = second ? *second : *first;
-  Order order(state, chosen);
+  const FusionState& state = *best.state;
+  Order order(state, best.chosen);
   for (const Alias& alias : aliases) order.read_first(alias);
   KernelList list{state,        aliases,
                   overwritten,  {},
                   state.cuts(), Temporaries(static_cast<TensorId>(lowered.tensors().size()))};
   for (std::size_t i : order.kernels())
-    for (auto& spec : chosen[i].pattern->lower(state, chosen[i].match))
+    for (auto& spec : best.chosen[i].pattern->lower(state, best.chosen[i].match))
       if (!has_no_results(spec)) list.kernels.push_back(std::move(spec));
   run_kernel_passes(list, fuse);
   Partition result;

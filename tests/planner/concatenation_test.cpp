@@ -47,6 +47,17 @@ TEST_CASE("a concatenation of what lies in memory is part of the kernel that rea
   CHECK(kernels(g).size() == 1);
 }
 
+TEST_CASE("reading the parts of a concatenation is estimated as reading its result") {
+  Graph joined{{.io = bf16}}, one{{.io = bf16}};
+  const auto part = [&] { return joined.tensor({.dim = {4096, 2048}}); };
+  joined.output(concatenate({part(), part(), part(), part()}, 1), "y");
+  one.output(-one.tensor({.dim = {4096, 4 * 2048}}), "y");
+  const auto microseconds = [](Graph& g) {
+    return scheduled(kernels(g).front(), "sm_90a").microseconds;
+  };
+  CHECK(microseconds(joined) == microseconds(one));
+}
+
 TEST_CASE("what a concatenation joins is read as it is, or copied part by part") {
   Graph g{{.io = bf16}};
   const auto tensor = [&](const char* name, DataType type, Dims dim) {

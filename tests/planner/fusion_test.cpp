@@ -228,6 +228,43 @@ TEST_CASE("what takes no longer to read anew than it would as stored belongs to 
   CHECK_FALSE(overwritten.recomputed(3));
 }
 
+TEST_CASE("so may a chain of elementwise nodes, where that is a cut with less traffic") {
+  Graph g{{.io = bf16}};
+  const auto x = g.tensor({.name = "x", .dim = {64, 32}}),
+             y = g.tensor({.name = "y", .dim = {64, 32}}),
+             mean = g.tensor({.name = "mean", .dim = {64, 1}, .data_type = f32});
+  const Tensor small = (x - mean) * 2.0,      // nodes 0 and 1
+      large = (x - y) * (y + mean),           // 2, 3, 4
+      seen = x * y;                           // 5, which the caller sees
+  const Tensor behind = (seen + mean) * 2.0;  // 6, 7
+  g.output(seen, "seen");
+  for (const Tensor& t : {small, large, behind}) {
+    g.output(reduction(t, ReductionMode::add, {64, 1}), "");
+    g.output(reduction(t, ReductionMode::add, {1, 32}), "");
+  }
+  const Storage storage(g);
+  const PlanContext context{device_model(), {}};
+  FusionState state(g, storage, true, context), overwritten(g, storage, true, context, {}, {0});
+  CHECK(state.recompute_chains());
+  for (NodeId n : {0, 1}) CHECK(state.recomputed(n));
+  for (NodeId n : {2, 3, 4}) CHECK_FALSE(state.recomputed(n));  // x, y and mean are more
+  for (NodeId n : {5, 6, 7}) CHECK_FALSE(state.recomputed(n));
+  CHECK_FALSE(overwritten.recompute_chains());
+}
+
+TEST_CASE("gradients of a norm over channels, and of its scale, both read x") {
+  Graph g{{.io = bf16}};
+  const Dims image{2, 24, 8, 8}, rows{2, 1, 8, 8};
+  const auto dy = g.tensor({.name = "dy", .dim = image}), x = g.tensor({.name = "x", .dim = image}),
+             scale = g.tensor({.name = "scale", .dim = {1, 24, 1, 1}}),
+             mean = g.tensor({.name = "mean", .dim = rows, .data_type = f32}),
+             inv = g.tensor({.name = "inv", .dim = rows, .data_type = f32});
+  const NormGradients d = layernorm_backward(dy, x, scale, mean, inv);
+  g.output(d.dx, "dx");
+  g.output(d.dscale, "dscale");
+  CHECK(plan(g).partition.workspace_bytes == 0);
+}
+
 TEST_CASE("results without elements need no kernel, sums over nothing do") {
   Graph g;
   auto x = g.tensor({.name = "x", .dim = {0, 8}});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <string>
 #include <unordered_set>
 
@@ -114,22 +115,59 @@ bool FusionState::given(TensorId t) const {
 // of a groupnorm's and to the gradient behind these: in f32 as much as both of its operands.)
 bool FusionState::read_anew(NodeId n) const {
   const TensorId t = node(n).outputs[0];
-  if (node(n).op != OpKind::pointwise || !graph_.is_virtual(t) || storage_[t].root != t ||
-      consumers(t).size() < 2)
-    return false;
+  if (!readers_may_make(n) || consumers(t).size() < 2) return false;
   std::int64_t read = 0;
   for (TensorId x : operands(n)) {
     if (x < 0 || graph_[x].has_value) continue;
-    if (!given(x) || std::ranges::find(overwritten_, storage_[x].root) != overwritten_.end())
-      return false;
+    if (!may_read_later(x)) return false;
     read += bytes(x);
   }
-  return read > 0 && read <= bytes(t) && std::ranges::all_of(consumers(t), [&](NodeId c) {
+  return read > 0 && read <= bytes(t);
+}
+
+// Whether each reader of an elementwise node's result computes as many elements.
+bool FusionState::readers_may_make(NodeId n) const {
+  const TensorId t = node(n).outputs[0];
+  return node(n).op == OpKind::pointwise && graph_.is_virtual(t) && storage_[t].root == t &&
+         std::ranges::all_of(consumers(t), [&](NodeId c) {
            const OpKind op = node(c).op;
            return op == OpKind::reduction ||
                   (op == OpKind::pointwise &&
                    count(graph_[node(c).outputs[0]].dim) == count(graph_[t].dim));
          });
+}
+
+bool FusionState::may_read_later(TensorId t) const {
+  return given(t) && std::ranges::find(overwritten_, storage_[t].root) == overwritten_.end();
+}
+
+bool FusionState::recompute_chains() {
+  bool found = false;
+  for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i) {
+    if (no_kernel(i) || consumers(node(i).outputs[0]).size() < 2) continue;
+    std::vector<NodeId> chain{i};
+    std::set<TensorId> read;
+    bool whole = readers_may_make(i);
+    for (std::size_t j = 0; whole && j < chain.size(); ++j)
+      for (TensorId x : operands(chain[j])) {
+        if (x < 0 || graph_[x].has_value) continue;
+        const NodeId p = producer(x);
+        if (may_read_later(x))
+          read.insert(x);
+        else if (p < 0 || !(recomputed(p) || readers_may_make(p)))
+          whole = false;
+        else if (!contains(chain, p))
+          chain.push_back(p);
+      }
+    std::int64_t bytes_read = 0;
+    for (TensorId x : read) bytes_read += bytes(x);
+    if (!whole || read.empty() || chain.size() > kRecomputeCost ||
+        bytes_read > bytes(node(i).outputs[0]))
+      continue;
+    for (NodeId n : chain) recompute_[static_cast<std::size_t>(n)] = true;
+    found = true;
+  }
+  return found;
 }
 
 void FusionState::find_recomputed() {

@@ -108,6 +108,10 @@ class FusionState {
   }
   bool tail_found() const { return tail_found_; }
   void leave_tails() { leave_tails_ = true; }
+  // Has each kernel compute again what a few elementwise nodes, one after another, make of inputs
+  // that take no longer to read than their result would (the normalised rows of a norm's
+  // gradients), as single nodes are anyway. Before anything is taken; false: there are none.
+  bool recompute_chains();
 
   // An empty set of nodes.
   MarkPool::Borrowed marks() const { return MarkPool::Borrowed(pool_); }
@@ -160,7 +164,9 @@ class FusionState {
   void find_consumers();
   void find_recomputed();
   bool read_anew(NodeId n) const;
+  bool readers_may_make(NodeId n) const;
   bool given(TensorId t) const;           // a value, or in memory before the graph is run
+  bool may_read_later(TensorId t) const;  // given, and nothing else is written there
   std::vector<bool> unread_, recompute_;  // unread: nobody needs what the node makes
   std::vector<Cut> cuts_;
   Interned reasons_, fixes_;
