@@ -90,6 +90,28 @@ def gradients_behind_an_activation():
 gradients_behind_an_activation()
 
 
+def gradients_over_channels(op, *image):
+    """Those of the scale are sums of another kernel, which makes the normalised image again."""
+    g = Graph(f"{op}_over_channels", "bf16")
+    n, c, *pixels = image
+    for t in ("dy", "x"):
+        g.tensor(t, list(image))
+    g.tensor("scale", [1, c, *(1 for _ in pixels)])
+    ports = {"DY": "dy", "X": "x", "SCALE": "scale"}
+    for port, t in (("MEAN", "mean"), ("INV_VARIANCE", "inv")):
+        if op == "layernorm_backward" or t == "inv":
+            ports[port] = g.tensor(t, [n, 1, *pixels], data_type="f32")
+    gradients = {"DX": "dx", "DSCALE": "dscale"}
+    if op == "layernorm_backward":
+        gradients["DBIAS"] = "dbias"
+    g.node(op, ports, gradients)
+    g.output(*gradients.values())
+
+
+gradients_over_channels("layernorm_backward", 3, 40, 9, 16)
+gradients_over_channels("rmsnorm_backward", 2, 70, 33)
+
+
 # Heads of one row, of which several CTAs on an SM have one each.
 attention("beside_each_other", b=7, hq=20, hk=20, sq=1, skv=300, d=32, dv=32, attn_scale=0.18)
 attention("beside_each_other_grouped", b=5, hq=64, hk=32, sq=2, skv=300, d=48, dv=40, attn_scale=0.2, causal_mask_bottom_right=True)

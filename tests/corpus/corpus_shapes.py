@@ -375,28 +375,6 @@ def double_precision():
 double_precision()
 
 
-def gradients_over_channels(op, *image):
-    """Those of the scale are sums of another kernel, which makes the normalised image again."""
-    g = Graph(f"{op}_over_channels", "bf16")
-    n, c, *pixels = image
-    for t in ("dy", "x"):
-        g.tensor(t, list(image))
-    g.tensor("scale", [1, c, *(1 for _ in pixels)])
-    ports = {"DY": "dy", "X": "x", "SCALE": "scale"}
-    for port, t in (("MEAN", "mean"), ("INV_VARIANCE", "inv")):
-        if op == "layernorm_backward" or t == "inv":
-            ports[port] = g.tensor(t, [n, 1, *pixels], data_type="f32")
-    gradients = {"DX": "dx", "DSCALE": "dscale"}
-    if op == "layernorm_backward":
-        gradients["DBIAS"] = "dbias"
-    g.node(op, ports, gradients)
-    g.output(*gradients.values())
-
-
-gradients_over_channels("layernorm_backward", 3, 40, 9, 16)
-gradients_over_channels("rmsnorm_backward", 2, 70, 33)
-
-
 def gradients_of_rows(name, rows, columns):
     """Two sums a row and two a column, of rows that whole warps share, or blocks."""
     g = Graph("gradients_of_" + name, "bf16")
