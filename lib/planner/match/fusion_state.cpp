@@ -167,6 +167,7 @@ bool FusionState::recompute_chains() {
     for (NodeId n : chain) recompute_[static_cast<std::size_t>(n)] = true;
     found = true;
   }
+  if (found) keep_what_is_read_from_memory();
   return found;
 }
 
@@ -212,6 +213,13 @@ void FusionState::find_recomputed() {
   }
   for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i)
     if (!recomputed(i) && read_anew(i)) recompute_[static_cast<std::size_t>(i)] = true;
+  keep_what_is_read_from_memory();
+}
+
+void FusionState::keep_what_is_read_from_memory() {
+  const auto recomputed_operand = [&](TensorId t) {
+    return producer(t) >= 0 && recomputed(producer(t));
+  };
   // The kernels of attention read lengths and sinks from memory, which a small kernel makes.
   for (const Region& r : regions_) {
     const auto& p = r.op == OpKind::sdpa ? shapes::kSdpaPorts : shapes::kSdpaBackwardPorts;

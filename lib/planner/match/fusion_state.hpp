@@ -163,6 +163,7 @@ class FusionState {
   }
   void find_consumers();
   void find_recomputed();
+  void keep_what_is_read_from_memory();
   bool read_anew(NodeId n) const;
   bool readers_may_make(NodeId n) const;
   bool given(TensorId t) const;           // a value, or in memory before the graph is run
