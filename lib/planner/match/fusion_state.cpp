@@ -143,18 +143,21 @@ bool FusionState::may_read_later(TensorId t) const {
 
 bool FusionState::recompute_chains() {
   bool found = false;
+  std::vector<bool> may;
+  for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i)
+    may.push_back(readers_may_make(i));
   for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i) {
     if (no_kernel(i) || consumers(node(i).outputs[0]).size() < 2) continue;
     std::vector<NodeId> chain{i};
     std::set<TensorId> read;
-    bool whole = readers_may_make(i);
-    for (std::size_t j = 0; whole && j < chain.size(); ++j)
+    bool whole = may[static_cast<std::size_t>(i)];
+    for (std::size_t j = 0; whole && j < chain.size() && chain.size() <= kRecomputeCost; ++j)
       for (TensorId x : operands(chain[j])) {
         if (x < 0 || graph_[x].has_value) continue;
         const NodeId p = producer(x);
         if (may_read_later(x))
           read.insert(x);
-        else if (p < 0 || !(recomputed(p) || readers_may_make(p)))
+        else if (p < 0 || !(recomputed(p) || may[static_cast<std::size_t>(p)]))
           whole = false;
         else if (!contains(chain, p))
           chain.push_back(p);
