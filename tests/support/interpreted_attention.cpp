@@ -139,22 +139,26 @@ class Attention : KernelStatements {
                          : nothing ? (sink == kNothing ? 0 : 1)
                                    : total);
     }
+    // Weights that are NaN are so where the row sees no key, too: a body may drop those that it
+    // sees.
+    const bool not_numbers = a.splits == 1 && (undefined || std::isnan(total));
+    if (not_numbers) weights.resize(static_cast<std::size_t>(spec_.extent[A::n]));
+    const std::int64_t begin = not_numbers ? 0 : keys.first;
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      at[A::n] = keys.first + static_cast<std::int64_t>(i);
-      accumulator_[0] = undefined ? std::numeric_limits<double>::quiet_NaN()
-                        : nothing ? 0
-                                  : weights[i] / total;
+      at[A::n] = begin + static_cast<std::int64_t>(i);
+      accumulator_[0] = not_numbers ? std::numeric_limits<double>::quiet_NaN()
+                        : nothing   ? 0
+                                    : weights[i] / total;
       if (!a.weight.statements.empty()) accumulator_[0] = operand(a.weight, at, v);
       weights[i] = round_to(a.v.type, accumulator_[0]);
     }
     for_indices(at, A::e, A::e + 1, std::function<void()>([&] {
                   double sum = 0;
                   for (std::size_t i = 0; i < weights.size(); ++i) {
-                    at[A::n] = keys.first + static_cast<std::int64_t>(i);
+                    at[A::n] = begin + static_cast<std::int64_t>(i);
                     if (weights[i] != 0 || !a.zero_dominates)
                       sum = rounded(DataType::f32, sum + weights[i] * v_.row(at)[at[A::e]]);
                   }
-                  if (undefined) sum = std::numeric_limits<double>::quiet_NaN();
                   accumulator_[0] = sum;
                   result[A::e] = at[A::e];
                   compute(spec_.body, result, v, [](auto&) { return true; });
