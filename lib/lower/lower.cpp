@@ -8,6 +8,7 @@
 #include <set>
 
 #include "lower/expansion.hpp"
+#include "reference/element.hpp"
 
 namespace sinter {
 
@@ -53,10 +54,19 @@ bool is_live(const Node& node, const std::vector<bool>& needed) {
   return false;
 }
 
+// The number that a known scalar has in its type. Builders keep what they were given, and what
+// looks at a number by itself (a sink, a scale that is folded into another) does not ask its type.
+void round_number(TensorDesc& d) {
+  if (d.data_type == DataType::i64) return;  // kept as an integer
+  d.value = round_to(d.data_type, d.value);
+  if (!is_floating(d.data_type)) d.integer_value = static_cast<std::int64_t>(d.value);
+}
+
 // A tensor of `from` as it is described, for another graph.
 TensorDesc description(const Graph& from, TensorId t) {
   TensorDesc d = from[t];
   d.data_type = from.type(t);
+  if (from.is_known(t)) round_number(d);
   d.producer = -1;
   d.read = false;
   d.alias = kNoTensor;

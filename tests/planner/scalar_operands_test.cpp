@@ -23,3 +23,25 @@ TEST_CASE("gradients of resampling read scalars from memory") {
     check_values(**graph);
   }
 }
+
+// A sink's exponential is taken when the kernel's text is written, so that nothing else rounds it.
+TEST_CASE("a number that a builder is given counts as its type holds it") {
+  for (const DataType type : {f8e8m0, f8e4m3, bf16}) {
+    CAPTURE(name(type));
+    Graph g({.io = f16});
+    const auto q = g.tensor("q", {1, 1, 40, 64}), k = g.tensor("k", {1, 1, 8, 64}),
+               v = g.tensor("v", {1, 1, 8, 64});
+    g.output(sdpa(q, k, v, {}, {.sink_token = g.scalar(3.14, type).of_rank(4)}).o, "o",
+             {.data_type = f32});
+    check_values(g);
+  }
+  Graph g({.io = i32});
+  const auto x = g.tensor("x", {33});
+  g.output(x + g.scalar(2.7, i32), "sum");
+  g.output(x - g.scalar(3e9, i32), "difference", {.data_type = i64});
+  check_values(g);
+  const auto text = graph_to_json(g);
+  CHECK(text.find("\"value\": 3}") != std::string::npos);
+  CHECK(text.find("\"value\": 2147483647}") != std::string::npos);
+  CHECK(lower(g).graph->tensors()[1].integer_value == 3);
+}
