@@ -50,6 +50,21 @@ for name, sq, skv, d, attributes in (
     g.pointwise("sqrt", "root", g.tensor("sign", [2, 2, sq, 1]))
     g.pointwise("mul", "q", g.tensor("x", [2, 2, sq, d]), "root")
 
+# Of packed sequences keys of the others have one, too.
+g = Graph("attention_dropout_nan_packed", "bf16")
+for t in "kv":
+    g.tensor(t, [1, 2, 24, 32])
+g.tensor("offsets_q", [5, 1, 1, 1], data_type="i32")
+g.tensor("offsets_kv", [5, 1, 1, 1], data_type="i32")
+g.tensor("seed", [1], data_type="i64")
+g.value("offset", 3, "i64")
+g.pointwise("sqrt", "root", g.tensor("sign", [1, 2, 70, 1]))
+g.pointwise("mul", "q", g.tensor("x", [1, 2, 70, 32]), "root")
+g.node("sdpa", {"Q": "q", "K": "k", "V": "v", "CU_SEQ_LEN_Q": "offsets_q",
+                "CU_SEQ_LEN_KV": "offsets_kv", "Seed": "seed", "Offset": "offset"}, {"O": "o"},
+       causal_mask=True, dropout_probability=0.9)
+g.output("o")
+
 # A sum of scores and sink in f64, which is rounded once.
 g = Graph("attention_written_out_sink_f64", "f32", "f32", "f64")
 g.tensor("scores", [2, 4, 8, 2])

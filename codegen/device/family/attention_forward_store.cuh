@@ -77,12 +77,12 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
 }
 
 // The same of a row whose weights are all NaN, as its largest score or their sum is, until Weight's
-// body makes zeros of them (dropout). Those of keys that it does not see are NaN, too: any key
-// whose weight is left makes the row NaN, so that neither K nor, where zeros dominate, V is read.
+// body makes zeros of them (dropout). Those of keys that it does not see, other sequences' among
+// them, are NaN, too: any key whose weight is left makes the row NaN, so that neither K nor, where
+// zeros dominate, V is read.
 template <class S, class V, class Weight, bool zero_dominates, int strips, class Args>
-SINTER_DEVICE void sum_nan_weights(const Args& args, typename S::F::Coord c, int entry,
-                                   int first_column, int columns, int row, int first,
-                                   float (&out)[strips]) {
+SINTER_DEVICE void sum_nan_weights(const Args& args, typename S::F::Coord c, int entry, int row,
+                                   int first, float (&out)[strips]) {
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
   for (int j = 0; j < strips; ++j) out[j] = 0;
@@ -91,7 +91,7 @@ SINTER_DEVICE void sum_nan_weights(const Args& args, typename S::F::Coord c, int
   S::P::set_batch(at, entry);
   const auto weight_of_head = Weight::of_head(args, c);
 #pragma unroll 1
-  for (int n = first_column; n < columns; ++n) {
+  for (int n = 0; n < S::keys; ++n) {
     S::F::set_n(c, n), S::P::set_k(at, n);
     float weight = not_a_number();
     if constexpr (DrawsBits<Weight>)
@@ -387,9 +387,8 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& epil
         for (int j = 0; j < strips; ++j) results[j] = reciprocal;
       } else if (drops && reciprocal != reciprocal) {
         if constexpr (drops)
-          sum_nan_weights<S, V, Weight, Rows::zero_dominates>(
-              args, c, tile.entry, band.first_column,
-              PacksSequences<Bounds> ? band.columns : S::keys, m, columns.first + from, results);
+          sum_nan_weights<S, V, Weight, Rows::zero_dominates>(args, c, tile.entry, m,
+                                                              columns.first + from, results);
       } else {
         recompute_row<S, Q, K, V, Bounds, Score, Weight>(args, c, tile.entry, keys, band, m,
                                                          largest, reciprocal, hidden,
