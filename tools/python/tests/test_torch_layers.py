@@ -98,12 +98,20 @@ class Layers(unittest.TestCase):
         self.check(lambda x: functional.celu(x, 0.7).sum(), torch.randn(40))
         self.check(lambda x, y: functional.smooth_l1_loss(x, y), torch.randn(40), torch.randn(40))
         self.check(lambda x: functional.logsigmoid(3 * x).sum(), torch.randn(40))
+        for function in (torch.sinh, torch.cosh, torch.asinh, torch.atanh, torch.asin, torch.acos):
+            self.check(lambda x: function(x).square().sum(), torch.rand(40) * 1.8 - 0.9)
+        self.check(lambda x, y: torch.hypot(x, y).sum(), torch.randn(40), torch.randn(40))
+        self.check(lambda x, y: torch.copysign(x, y).cos().sum(), torch.randn(40), torch.randn(40))
+        self.check(lambda x, y: torch.logaddexp(x, y).cos().sum(), torch.randn(40), torch.randn(40))
+        self.check(lambda x: torch.where(x.isfinite(), x, 0).sum(), torch.randn(40))
+        self.check(lambda x: torch.linalg.vector_norm(x, 3), torch.randn(40))
         image = torch.randn(2, 3, 8, 6)
         for size in ((4, 3), (2, 6), 1):
             self.check(lambda x: functional.adaptive_avg_pool2d(x, size).cos().sum(), image)
             self.check(lambda x: functional.adaptive_max_pool2d(x, size).cos().sum(), image)
         self.check(lambda x: functional.adaptive_avg_pool2d(x, 3).cos().sum(), image, eager={
             "aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool2d_backward.default"})
+        self.check(lambda x: x.max(1)[0].square().sum(), torch.randn(4, 9).round())
         self.check(lambda x: x.amax(1).square().sum(), torch.randn(4, 9).round())
 
     def test_cross_entropy(self):
@@ -121,10 +129,30 @@ class Layers(unittest.TestCase):
         one = torch.tensor(3)
         self.check(lambda x: functional.nll_loss(x, one), torch.randn(5))
 
-    def test_a_loss_with_weights_stays(self):
-        weight, target = torch.rand(5) + 0.5, torch.randint(0, 5, (4,))
-        self.check(lambda x: functional.cross_entropy(x, target, weight), torch.randn(4, 5), eager={
-            "aten.nll_loss_forward.default", "aten.nll_loss_backward.default"})
+    def test_cross_entropy_of_weighted_classes_and_of_images(self):
+        torch.manual_seed(9)
+        weight = torch.rand(5) + 0.5
+        for dim in ((), (3, 6), (7,)):
+            target = torch.randint(0, 5, (4, *dim))
+            target.view(-1)[1] = -100
+            for reduction in ("mean", "sum", "none"):
+                with self.subTest(dim=dim, reduction=reduction):
+                    self.check(lambda x: functional.cross_entropy(
+                        x, target, weight, reduction=reduction).square().sum(),
+                        torch.randn(4, 5, *dim))
+        self.check(lambda x: functional.cross_entropy(x, target, label_smoothing=0.1),
+                   torch.randn(4, 5, 7))
+
+    def test_volumes(self):
+        torch.manual_seed(10)
+        x = torch.randn(2, 3, 6, 7, 5)
+        self.check(lambda x: functional.max_pool3d(x, (2, 3, 2), 2, (1, 0, 1)).square().sum(), x)
+        self.check(lambda x: functional.avg_pool3d(x, 2, padding=1).square().sum(), x)
+
+    def test_sums_of_products(self):
+        torch.manual_seed(11)
+        a, b, c = torch.randn(3, 4, 6), torch.randn(3, 6, 5), torch.randn(4, 5)
+        self.check(lambda a, b, c: torch.addbmm(c, a, b, beta=0.5, alpha=2).square().sum(), a, b, c)
 
     def test_first_convolution(self):
         """Whose image has no gradient, but whose bias has."""

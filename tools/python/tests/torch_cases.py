@@ -29,6 +29,9 @@ _signed = [call(3 * t(3, 5)), call(torch.tensor([0.0, -0.0, 2.5, -2.5, float("in
                                                  float("nan"), -0.5, 1e30]))]
 _small = torch.tensor([1e-9, -1e-9, 3e-4, -2e-5, 0.0, -1.0, -0.75, 1.5, -30.0, float("inf"),
                        float("-inf"), float("nan")])
+_far = torch.tensor([89.0, -88.9, 3e19, -2e25, 1e-30, 1e38, 70.0, -20.0])
+_whole = torch.arange(40) * 0.1
+_holes = torch.tensor([[1.0, float("nan"), 2.0], [1.0, 3.0, float("nan")], [0.0, float("nan"), 5.0]])
 _to_number = [call(torch.tensor([1., 2, 3]), 2), call(torch.arange(5), 3)]
 _bools = [call(b(3, 4), b(3, 4)), call(b(3, 1), b(4))]
 _x, _w = t(2, 4, 6, 5), t(6, 2, 3, 3)
@@ -48,11 +51,41 @@ _image_mean, _image_rstd = _statistics(_image, (0, 2, 3), (4,))
 _group_mean, _group_rstd = _statistics(_image.view(3, 2, 20), (2,), (3, 2))
 _soft = torch.softmax(t(3, 7), -1)
 _classes = torch.tensor([3, 0, 6, 3, 1])
+_map = torch.randint(0, 7, (2, 5, 3))
 
 CASES = {
     **{f"aten.{name}.default": _one for name in (
         "abs", "ceil", "cos", "erf", "exp", "floor", "neg", "relu", "round", "sigmoid", "silu", "sin",
-        "tan", "tanh", "clone", "leaky_relu", "zeros_like", "ones_like")},
+        "tan", "tanh", "clone", "leaky_relu", "zeros_like", "ones_like", "prod")},
+    **{f"aten.{name}.default": [*_one, call(_small), call(_far)] for name in (
+        "asinh", "cosh", "sinh")},
+    **{f"aten.{name}.default": [call(torch.rand(3, 5) * 2 - 1), call(_small), call(-_small)]
+       for name in ("acos", "asin", "atanh")},
+    "aten.acosh.default": [call(t(3, 5).abs() + 1), call(_small.abs() + 1), call(_far.abs()),
+                           call(-_small)],
+    "aten.hypot.default": [*_pairs, call(_far, _far.flip(0)), call(_small, torch.zeros(12))],
+    "aten.copysign.Tensor": [*_pairs, call(t(4), torch.tensor([0.0, -0.0, 2.0, -3.0]))],
+    "aten.copysign.Scalar": [call(t(4), -2.0), call(t(4), -0.0)],
+    "aten.fmax.default": [*_pairs, call(_small, _small.flip(0))],
+    "aten.fmin.default": [*_pairs, call(_small, _small.flip(0))],
+    "aten.div.Tensor_mode": [call(9 * t(3, 5), t(5), rounding_mode=mode) for mode in (
+        None, "trunc", "floor")] + [call(_whole, torch.tensor(0.1), rounding_mode="floor"),
+                                    call(_small, _small.flip(0), rounding_mode="floor")],
+    "aten.div.Scalar_mode": [call(9 * t(9), -0.7, rounding_mode="floor")],
+    "aten.round.decimals": [call(t(9), decimals=1), call(300 * t(9), decimals=-2)],
+    "aten.prod.dim_int": [call(t(3, 4), 1), call(t(3, 4), -2, True)],
+    **{f"aten.{name}.dim": [call(t(3, 4, 5), 1), call(t(3, 9).round(), -1, True),
+                            call(_holes.bfloat16(), 0), call(t(()), 0)] for name in ("max", "min")},
+    **{f"aten.arg{name}.default": [call(t(3, 4, 5)), call(t(3, 9).round(), -1, True),
+                                   call(_holes.double(), 0)] for name in ("max", "min")},
+    "aten.scatter.src": [call(t(3, 4, 5), 1, torch.randint(0, 4, (3, 1, 5)), t(3, 1, 5)),
+                         call(t(3, 4).bfloat16(), -1, torch.randint(0, 4, (3, 1)),
+                              t(3, 1).bfloat16())],
+    "aten.scatter.value": [call(t(3, 4), 0, torch.randint(0, 3, (1, 4)), 2.5)],
+    "aten.avg_pool3d.default": [call(t(2, 3, 4, 6, 7), [2, 2, 3], [], [1, 0, 1]),
+                                call(t(3, 4, 6, 6), [3], [1], [1], False, False)],
+    "aten.avg_pool3d_backward.default": [
+        call(t(2, 3, 3, 3, 3), t(2, 3, 4, 6, 7), [2, 2, 3], [], [1, 0, 1], False, True, None)],
     "aten.elu.default": [*_one, call(_small), call(_small, 1.67, 1.05), call(_small, 0.7, 1, 1 / 0.7)],
     "aten.log1p.default": [call(t(3, 5).abs()), call(torch.tensor(
         [1e-9, -1e-9, 3e-4, -2e-5, 0.0, -1.0, -0.75, 1e30, float("inf"), float("nan"), -2.0]))],
@@ -66,7 +99,7 @@ CASES = {
         "logical_and.default", "logical_or.default", "logical_xor.default", "bitwise_and.Tensor",
         "bitwise_or.Tensor", "bitwise_xor.Tensor")},
     **{f"aten.{name}.default": [call(b(3, 4))] for name in ("logical_not", "bitwise_not")},
-    "aten.mul.Tensor": _pairs, "aten.div.Tensor": [call(t(3, 5), p(5)), call(t(4), 3)],
+    "aten.mul.Tensor": [*_pairs, *_bools], "aten.div.Tensor": [call(t(3, 5), p(5)), call(t(4), 3)],
     "aten.mul.Scalar": [call(t(4), 3)], "aten.div.Scalar": [call(t(4), 3)],
     "aten.maximum.default": _pairs, "aten.minimum.default": _pairs, "aten.atan2.default": _pairs,
     "aten.remainder.Scalar": [call(3 * t(9), 0.7), call(3 * t(9), -0.7)],
@@ -98,7 +131,9 @@ CASES = {
     "aten.masked_fill.Scalar": [call(t(3, 4), b(3, 4), float("-inf"))],
     "aten.masked_fill.Tensor": [call(t(3, 4), b(4), torch.tensor(2.0))],
     "aten._to_copy.default": [call(t(3, 4), dtype=torch.bfloat16), call(t(3, 4), dtype=torch.bool),
-                              call(torch.arange(9), dtype=F32), call(b(5), dtype=F32)],
+                              call(torch.arange(9), dtype=F32), call(b(5), dtype=F32),
+                              call(_holes.nan_to_num() * 2.6 - 5, dtype=torch.int64),
+                              call(torch.tensor([-3.5, 2.5]).bfloat16(), dtype=torch.int32)],
     "prims.convert_element_type.default": [call(t(3, 4), torch.float16)],
     "aten.alias.default": [call(t(3, 4))], "aten.detach.default": [call(t(3, 4))],
     "aten.view.default": [call(t(3, 4), [2, 6]), call(t(1, 1), []), call(t(()), [1, 1])],
@@ -179,15 +214,25 @@ CASES = {
         call(t(3, 6, 6), t(3, 6, 6), [3], [1], [1], False, False, None)],
     "aten.nll_loss_forward.default": [
         call(t(5, 7), _classes, None, reduction, -100) for reduction in (0, 1, 2)] + [
-        call(t(5, 7), _classes, None, 1, 3), call(t(7), torch.tensor(2), None, 1, -100)],
+        call(t(5, 7), _classes, None, 1, 3), call(t(7), torch.tensor(2), None, 1, -100),
+        *(call(t(5, 7), _classes, p(7), reduction, 3) for reduction in (0, 1, 2))],
+    "aten.nll_loss2d_forward.default": [
+        call(t(2, 7, 5, 3), _map, weight, reduction, 3) for weight in (None, p(7))
+        for reduction in (0, 1, 2)],
+    "aten.nll_loss2d_backward.default": [
+        call(t(2, 5, 3) if reduction == 0 else t(()), t(2, 7, 5, 3), _map, weight, reduction, -100,
+             torch.tensor(30.0)) for weight in (None, p(7)) for reduction in (0, 1, 2)],
     "aten.nll_loss_backward.default": [
         call(t(5) if reduction == 0 else t(()), t(5, 7), _classes, None, reduction, ignored,
              torch.tensor(5.0 if ignored < 0 else 3.0))
-        for reduction in (0, 1, 2) for ignored in (-100, 3)],
+        for reduction in (0, 1, 2) for ignored in (-100, 3)] + [
+        call(t(()), t(5, 7), _classes, p(7), 1, 3, torch.tensor(2.5)),
+        call(t(5), t(5, 7), _classes, p(7), 0, -100, torch.tensor(0.0))],
     "aten.arange.start_step": [call(0, 7, 1, dtype=F32, device="cpu"),
                                call(3, -8, -2, dtype=torch.bfloat16, device="cpu")],
     "aten.linalg_vector_norm.default": [call(t(3, 4)), call(t(3, 4), 1, [1]),
-                                        call(t(3, 4), float("inf"), [0], True)],
+                                        call(t(3, 4), float("inf"), [0], True),
+                                        call(t(3, 4), 3), call(t(3, 4), 0.5, [1], True)],
     "aten.native_layer_norm.default": [call(_norm, [8], t(8), t(8), 1e-5),
                                        call(_norm, [3, 8], None, None, 1e-5)],
     "aten.native_layer_norm_backward.default": [
@@ -214,5 +259,6 @@ CASES = {
 # PyTorch has no kernel of these on the CPU, Sinter gives not all results, or results are any
 # numbers: others test them.
 ELSEWHERE = {"aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default",
-             "aten.max_pool2d_with_indices.default", "aten._fused_rms_norm.default",
+             "aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default",
+             "aten._fused_rms_norm.default",
              "aten._fused_rms_norm_backward.default"}

@@ -32,6 +32,14 @@ def _repeat(x, repeats):
         [r * d for r, d in zip(repeats, dim)])
 
 
+@_of("addbmm")
+def _sum_of_products(bias, a, b, beta=1, alpha=1):
+    """As one product, along the batches and k."""
+    batches, m, k = a.shape
+    return ATEN.addmm(bias, a.transpose(0, 1).reshape(m, batches * k),
+                      b.reshape(batches * k, b.shape[2]), beta=beta, alpha=alpha)
+
+
 @_of("log_sigmoid_backward")
 def _log_sigmoid_backward(grad, x, buffer):
     return grad * torch.sigmoid(-x)

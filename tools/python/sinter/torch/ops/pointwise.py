@@ -1,10 +1,9 @@
 """Arithmetic element by element. PyTorch computes 16-bit types in f32 too and rounds the result."""
-import math
-
 import sinter
 
 from ..emit import entry, floating
 from ..layouts import FLOATING, Unsupported
+from .elementary import less_one, truncated, wide
 
 
 def _same(mode):
@@ -20,11 +19,18 @@ for _name, _mode in {
         "abs": "abs", "ceil": "ceil", "cos": "cos", "erf": "erf", "exp": "exp", "floor": "floor",
         "log": "log", "neg": "neg", "reciprocal": "reciprocal", "relu": "relu_fwd",
         "round": "round", "rsqrt": "rsqrt", "sigmoid": "sigmoid_fwd", "silu": "swish_fwd",
-        "sin": "sin", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh_fwd", "mul.Tensor": "mul",
-        "mul.Scalar": "mul", "div.Tensor": "div", "div.Scalar": "div", "maximum": "max",
-        "minimum": "min", "fmod.Tensor": "mod", "fmod.Scalar": "mod", "atan2": "atan2",
-        "pow.Tensor_Tensor": "pow", "pow.Scalar": "pow", "silu_backward": "swish_bwd"}.items():
+        "sin": "sin", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh_fwd", "mul.Scalar": "mul",
+        "div.Tensor": "div", "div.Scalar": "div", "maximum": "max", "minimum": "min",
+        "fmod.Tensor": "mod", "fmod.Scalar": "mod", "atan2": "atan2", "pow.Tensor_Tensor": "pow",
+        "pow.Scalar": "pow", "silu_backward": "swish_bwd"}.items():
     entry(_name)(_same(getattr(sinter, _mode)))
+
+
+@entry("mul.Tensor")
+def mul(e, a, b):
+    if e.type() == "bool":
+        return sinter.logical_and(e.operand(a), e.operand(b), OUT_0=e.out())
+    return _same(sinter.mul)(e, a, b)
 
 
 def _scaled(e, x, alpha):
@@ -68,95 +74,6 @@ def power(e, x, exponent):
     return sinter.pow(x, e.operand(exponent), OUT_0=e.out())
 
 
-def _wide(e):
-    return {"data_type": "f64" if e.type() == "f64" else "f32"}
-
-
-def _times(mode, factor):
-    """A function of Sinter's times a number."""
-    def emit(e, x):
-        floating(x)
-        return sinter.mul(mode(x, OUT_0=_wide(e)), e.operand(factor), OUT_0=e.out())
-    return emit
-
-
-entry("log2")(_times(sinter.log, 1 / math.log(2)))
-entry("log10")(_times(sinter.log, 1 / math.log(10)))
-entry("exp2")(lambda e, x: sinter.pow(e.operand(2.0), x, OUT_0=e.out()))
-entry("atan")(lambda e, x: sinter.atan2(x, e.operand(1.0), OUT_0=e.out()))
-
-
-@entry("sign", "sgn")
-def sign(e, x):
-    """Of NaN it is 0, as there."""
-    floating(x)
-    zero = e.operand(0.0)
-    below = sinter.binary_select(e.operand(-1.0), zero, sinter.cmp_lt(x, zero), OUT_0=_wide(e))
-    return sinter.binary_select(e.operand(1.0), below, sinter.cmp_gt(x, zero), OUT_0=e.out())
-
-
-@entry("trunc")
-def trunc(e, x):
-    floating(x)
-    return sinter.binary_select(sinter.ceil(x), sinter.floor(x), sinter.cmp_lt(x, e.operand(0.0)),
-                                OUT_0=e.out())
-
-
-@entry("isnan")
-def isnan(e, x):
-    floating(x)
-    return sinter.cmp_neq(x, x, OUT_0=e.out())
-
-
-@entry("isinf")
-def isinf(e, x):
-    floating(x)
-    return sinter.cmp_eq(sinter.abs(x), e.operand(math.inf), OUT_0=e.out())
-
-
-@entry("remainder.Scalar", "remainder.Tensor")
-def remainder(e, x, divisor):
-    """With the divisor's sign; that of C has the dividend's."""
-    floating(x)
-    zero, divisor = e.operand(0.0), e.operand(divisor)
-    rest = sinter.mod(x, divisor, OUT_0=_wide(e))
-    other = sinter.cmp_lt(sinter.mul(rest, divisor, OUT_0=_wide(e)), zero)
-    return sinter.binary_select(sinter.add(rest, divisor, OUT_0=_wide(e)), rest, other,
-                                OUT_0=e.out())
-
-
-@entry("expm1")
-def expm1(e, x):
-    floating(x)
-    return _expm1(e, x, e.out())
-
-
-def _expm1(e, x, out):
-    # What u = exp(x) rounds away of a small x comes back as x / log(u) (Kahan). Where u is 1 it is
-    # x, where u is infinite or far below 1 there is nothing to bring back.
-    wide, one = _wide(e), e.operand(1.0)
-    u = sinter.exp(x, OUT_0=wide)
-    less = sinter.sub(u, one, OUT_0=wide)
-    exact = sinter.mul(less, sinter.div(x, sinter.log(u, OUT_0=wide), OUT_0=wide), OUT_0=wide)
-    far = sinter.cmp_gt(sinter.abs(x, OUT_0=wide), one)
-    return sinter.binary_select(x, sinter.binary_select(less, exact, far, OUT_0=wide),
-                                sinter.cmp_eq(u, one), OUT_0=out)
-
-
-@entry("log1p")
-def log1p(e, x):
-    floating(x)
-    # What u = 1 + x rounds away of a small x comes back as x / (u - 1). Where the two are equal,
-    # or infinite, there is nothing to bring back.
-    wide, one = _wide(e), e.operand(1.0)
-    u = sinter.add(x, one, OUT_0=wide)
-    log = sinter.log(u, OUT_0=wide)
-    lost = sinter.sub(u, one, OUT_0=wide)
-    exact = sinter.mul(log, sinter.div(x, lost, OUT_0=wide), OUT_0=wide)
-    large = sinter.binary_select(log, exact, sinter.cmp_ge(x, e.operand(1e9)), OUT_0=wide)
-    return sinter.binary_select(x, large, sinter.cmp_eq(u, one), OUT_0=e.out())
-
-
 @entry("gelu")
 def gelu(e, x, approximate="none"):
     mode = sinter.gelu_fwd if approximate == "none" else sinter.gelu_approx_tanh_fwd
@@ -197,10 +114,10 @@ def elu(e, x, alpha=1.0, scale=1, input_scale=1):
     floating(x)
     if (scale, input_scale) == (1, 1):
         return sinter.elu_fwd(x, elu_alpha=float(alpha), OUT_0=e.out())
-    wide = _wide(e)
-    below = sinter.mul(_expm1(e, sinter.mul(x, e.operand(input_scale), OUT_0=wide), wide),
-                       e.operand(alpha * scale), OUT_0=wide)
-    above = sinter.mul(x, e.operand(scale), OUT_0=wide)
+    w = wide(e)
+    below = sinter.mul(less_one(e, sinter.mul(x, e.operand(input_scale), OUT_0=w), w),
+                       e.operand(alpha * scale), OUT_0=w)
+    above = sinter.mul(x, e.operand(scale), OUT_0=w)
     return sinter.binary_select(above, below, sinter.cmp_gt(x, e.operand(0.0)), OUT_0=e.out())
 
 
@@ -277,7 +194,7 @@ def copy(e, x, dtype=None, memory_format=None, device=None, layout=None, pin_mem
     if pin_memory:
         raise Unsupported("pinned memory")
     if x.data_type in FLOATING and e.type() not in FLOATING and e.type() != "bool":
-        raise Unsupported("conversion to integers")  # PyTorch truncates, Sinter rounds
+        x = truncated(e, x, wide(e, x))  # Sinter's conversion would round
     return x if x.data_type == e.type() else e.converted(x)  # strides are a matter of outputs
 
 

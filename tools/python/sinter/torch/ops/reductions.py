@@ -71,14 +71,75 @@ def any_of(e, x, dim=None, keepdim=False):
     return e.reshape(seen, e.layouts[0].dim)
 
 
+entry("prod")(lambda e, x, dtype=None: _reduction("mul")(e, x))
+entry("prod.dim_int")(lambda e, x, dim, keepdim=False, dtype=None: _reduction("mul")(e, x, dim))
+
+
+def _first(e, x, axis, extreme):
+    """Where the extreme, or else a NaN, comes first along the axis: the least of such indices, which
+    are numbers of f32 up to 2^24."""
+    if x.dim[axis] == 0 or x.dim[axis] > 1 << 24:
+        raise Unsupported("the index of an extreme of nothing, or of more than f32 counts")
+    found = sinter.logical_or(sinter.cmp_eq(x, extreme), sinter.cmp_neq(x, x))
+    index = sinter.binary_select(sinter.gen_index(x, axis=axis), e.operand(math.inf, "f32"), found)
+    first = reduce(e, index, "min", [axis])
+    return sinter.identity(first, OUT_0={"dim": list(first.dim), "data_type": "i64"})
+
+
+def _extreme_along(mode):
+    def emit(e, x, dim, keepdim=False):
+        axis = axes(dim, len(x.dim))[0]
+        extreme = reduce(e, x, mode, [axis], e.type(0))
+        return e.reshape(extreme, e.layouts[0].dim), e.reshape(
+            _first(e, x, axis, extreme), e.layouts[1].dim)
+    return emit
+
+
+def _index_of_extreme(mode):
+    def emit(e, x, dim=None, keepdim=False):
+        floating(x, "reduction")
+        if dim is None:
+            x, dim = e.reshape(x, [math.prod(x.dim)]), 0
+        axis = axes(dim, len(x.dim))[0]
+        extreme = reduce(e, x, mode, [axis], x.data_type)
+        return e.reshape(_first(e, x, axis, extreme), e.layouts[0].dim)
+    return emit
+
+
+for _mode in ("max", "min"):
+    entry(_mode + ".dim")(_extreme_along(_mode))
+    entry("arg" + _mode)(_index_of_extreme(_mode))
+
+
+@entry("scatter.src", "scatter.value")
+def scatter(e, x, dim, index, source):
+    """One element in each line along the axis, as gradients of extremes put it."""
+    axis = axes(dim, len(x.dim))[0]
+    if list(index.dim) != [1 if k == axis else extent for k, extent in enumerate(x.dim)] or (
+            x.dim[axis] > 1 << 24 or e.type() not in FLOATING):
+        raise Unsupported("a scattering of several elements along the axis")
+    number = sinter.identity(index, OUT_0={"dim": list(index.dim), "data_type": "f32"})
+    source = e.operand(source)
+    if list(getattr(source, "dim", [1])) not in ([1], list(index.dim)):
+        raise Unsupported("a scattering of a part of what it is given")
+    here = sinter.cmp_eq(sinter.gen_index(x, axis=axis), number)
+    return sinter.binary_select(source, x, here, OUT_0=e.out())
+
+
 _NORMS = {1: "norm1", 2: "norm2", float("inf"): "amax"}
 
 
 @entry("linalg_vector_norm")
 def vector_norm(e, x, order=2, dim=None, keepdim=False, dtype=None):
-    if order not in _NORMS:
+    if order in _NORMS:
+        return _reduction(_NORMS[order])(e, x, dim)
+    if order <= 0 or not math.isfinite(order):
         raise Unsupported(f"the norm of order {order}")
-    return _reduction(_NORMS[order])(e, x, dim)
+    over = axes(dim, len(x.dim))
+    total = reduce(e, sinter.pow(sinter.abs(x), e.operand(float(order))), "add", over)
+    root = sinter.pow(total, e.operand(1.0 / order), OUT_0={
+        "dim": list(total.dim), "data_type": e.type()})
+    return e.reshape(root, e.layouts[0].dim)
 
 
 def _variance(e, k, x, dim, correction):
