@@ -47,8 +47,8 @@ struct PlanOptions {
   // Results have the same bits in each run, as if each sdpa_backward node said so; gradients of
   // attention that are written out, too, which no node can say of. Costs time there.
   bool deterministic = false;
-  std::vector<std::string>
-      targets{};  // compile machine code into the plan for these, e.g. "sm_90a"
+  // Compile machine code into the plan for these, e.g. "sm_90a".
+  std::vector<std::string> targets{};
   // Whose engines the kernels use, e.g. "sm_90a". Empty: of Plan::make those of the target where
   // there is one alone, else what every GPU from sm_80 on has; of compile() the device's own.
   std::string architecture{};
@@ -102,8 +102,8 @@ class Plan {
   Shared<const PlanData> data_;
 };
 
-using Stream =
-    void*;  // a CUstream or cudaStream_t; nullptr is the default stream; unused on the CPU
+// A CUstream or cudaStream_t; nullptr is the default stream. Unused on the CPU.
+using Stream = void*;
 
 class Memory;
 

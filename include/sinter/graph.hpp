@@ -17,6 +17,7 @@ namespace sinter {
 using TensorId = std::int32_t;  // position in Graph::tensors; kNoTensor where there is none
 using NodeId = std::int32_t;
 inline constexpr TensorId kNoTensor = -1;
+inline constexpr TensorId kForeignTensor = -3;  // of another graph: add() and check() refuse it
 
 struct TensorDesc {
   std::string name;  // unique once the graph is finished; empty until then where the user gave none
@@ -171,7 +172,7 @@ class Graph {
 
   // Names the unnamed, checks the whole, and returns every diagnostic so far. Building may go on.
   Diagnostics check();
-  // What is legal and yet likely a mistake: inputs that no node reads.
+  // What is legal and yet likely a mistake: inputs that no node reads. Of a graph without errors.
   Diagnostics notes() const;
 
   // ---- reading

@@ -12,12 +12,12 @@ inline std::string Graph::label(const Node& n) const {
   const std::less<const Node*> before;
   const Node* const first = nodes_.data();
   const bool ours = !before(&n, first) && before(&n, first + nodes_.size());
-  return text(
+  return detail::text(
       {sinter::name(n.op), " #", ours ? static_cast<std::size_t>(&n - first) : nodes_.size()});
 }
 
 inline std::string Graph::label(TensorId id) const {
-  return (*this)[id].name.empty() ? text({"#", id}) : (*this)[id].name;
+  return (*this)[id].name.empty() ? detail::text({"#", id}) : (*this)[id].name;
 }
 
 inline std::optional<TensorId> Graph::find(std::string_view tensor_name) const {
@@ -55,7 +55,7 @@ inline bool Graph::valid_tensor(const TensorDesc& t, bool written) {
       if (d != 1) return fail(Rule::tensor_value, "dim", to_string(t.dim), "dims that are all 1");
   if (!t.dim_known) return true;
   if (t.dim.size() < 1 || t.dim.size() > (options_.internal ? Dims::kCapacity - 1 : kMaxRank))
-    return fail(Rule::tensor_rank, "dim", text({t.dim.size(), " dims"}), "1 to 8 dims");
+    return fail(Rule::tensor_rank, "dim", detail::text({t.dim.size(), " dims"}), "1 to 8 dims");
   // Elements in 2^60 bytes; of what has no type yet, the widest that it may get.
   const auto bytes = [](DataType type) {
     return type == DataType::none ? 1 : std::max(info(type).bytes, 1);
@@ -66,7 +66,7 @@ inline bool Graph::valid_tensor(const TensorDesc& t, bool written) {
                                      : std::max(bytes(options_.io), bytes(options_.intermediate)));
   std::int64_t n = 1;
   for (auto d : t.dim) {
-    if (d < 0 || d > ShapeRules::kMaxExtent)
+    if (d < 0 || d > detail::ShapeRules::kMaxExtent)
       return fail(Rule::tensor_extent, "dim", to_string(t.dim), "extents from 0 to 2^40");
     if (d > 0 && n > most / d)
       return fail(Rule::tensor_size, "dim", to_string(t.dim), "at most 2^60 bytes");
@@ -75,7 +75,7 @@ inline bool Graph::valid_tensor(const TensorDesc& t, bool written) {
   if (t.stride.empty()) return true;
   if (t.stride.size() != t.dim.size())
     return fail(Rule::tensor_stride, "stride", to_string(t.stride),
-                text({t.dim.size(), " entries, one a dim"}));
+                detail::text({t.dim.size(), " entries, one a dim"}));
   std::int64_t last = 0;
   for (int i = 0; i < t.dim.size(); ++i) {
     const auto s = t.stride[i], reach = t.dim[i] - 1;
@@ -194,13 +194,14 @@ inline Tensor Graph::output(Tensor t, std::string name, TensorOptions options, W
   auto& desc = edit(t.id());
   if (desc.producer < 0) {
     d.rule = Rule::tensor_role;
+    d.seen = "a tensor that no node produces";
     d.fix = "pass it through identity()";
     report(std::move(d));
     return {};
   }
   if (desc.output && !name.empty() && name != desc.name) {
     d.rule = Rule::tensor_role;
-    d.seen = text({"an output already, named '", desc.name, "'"});
+    d.seen = detail::text({"an output already, named '", desc.name, "'"});
     d.fix = "pass it through identity()";
     report(std::move(d));
     return {};
@@ -225,7 +226,8 @@ inline Tensor Graph::output(Tensor t, std::string name, TensorOptions options, W
   if (!options.stride.empty()) desc.stride = options.stride;
   if (options.uid) desc.uid = options.uid;
   if (options.alignment != 16) desc.alignment = options.alignment;
-  if (options.alias) desc.alias = options.alias.graph() == this ? options.alias.id() : -3;
+  if (options.alias)
+    desc.alias = options.alias.graph() == this ? options.alias.id() : kForeignTensor;
   desc.where = where;
   return valid_tensor(TensorDesc(desc), true) ? t : Tensor{};
 }
@@ -236,7 +238,7 @@ inline bool Graph::keeps_kind(TensorId t, DataType type, const Where& where) {
   Diagnostic d{};
   d.rule = Rule::tensor_data_type;
   d.tensor = label(t);
-  d.seen = text({sinter::name(type), " after a node has read it"});
+  d.seen = detail::text({sinter::name(type), " after a node has read it"});
   d.allowed = is_floating(type) ? "an integer type" : "a floating-point type";
   d.fix = "state the type before the tensor is read";
   d.file = where.file;
@@ -265,7 +267,7 @@ inline Tensor Tensor::of_rank(int rank, Where where) const {
   Diagnostic d{};
   d.rule = Rule::tensor_rank;
   d.tensor = graph_->label(id_);
-  d.seen = t.has_value ? text({rank, " dims"}) : "a tensor in memory";
+  d.seen = t.has_value ? detail::text({rank, " dims"}) : "a tensor in memory";
   d.allowed = t.has_value ? "1 to 8 dims" : "a number passed by value";
   d.file = where.file;
   d.line = where.line;
@@ -306,7 +308,7 @@ inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
   node.outputs.resize(op_info.outputs.size(), kNoTensor);
   const std::vector<TensorId> poisoned(node.outputs.size(), kNoTensor);
   const std::size_t before = diagnostics_.size();
-  ShapeRules rules(*this, node);
+  detail::ShapeRules rules(*this, node);
 
   for (int i = 0; i < rules.inputs(); ++i) {
     const TensorId t = node.inputs[static_cast<std::size_t>(i)];
@@ -316,8 +318,8 @@ inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
     } else if (t < 0 || t >= static_cast<TensorId>(tensors_.size())) {
       rules.fail(Rule::tensor_foreign, rules.input_name(i), "", "");
     } else if (!(*this)[t].dim_known) {
-      rules.fail(Rule::tensor_dim_missing, rules.input_name(i), text({"tensor '", label(t), "'"}),
-                 "");
+      rules.fail(Rule::tensor_dim_missing, rules.input_name(i),
+                 detail::text({"tensor '", label(t), "'"}), "");
     }
   }
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
@@ -326,7 +328,7 @@ inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
       rules.fail(Rule::port_missing, rules.output_name(static_cast<int>(i)), "", "");
     if (t < 0) continue;
     const auto& desc = (*this)[t];
-    const std::string seen = text({"tensor '", label(t), "'"});
+    const std::string seen = detail::text({"tensor '", label(t), "'"});
     if (desc.producer >= 0)
       rules.fail(Rule::graph_producer, rules.output_name(static_cast<int>(i)), seen, "");
     else if (desc.has_value)
@@ -346,7 +348,7 @@ inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
   if (static_cast<int>(node.attributes.index()) != op_info.attributes)
     rules.fail(Rule::attribute_unknown, "attributes", "those of another operation", "");
   if (diagnostics_.size() > before) return poisoned;
-  if (!infer_shapes(rules) || diagnostics_.size() > before) return poisoned;
+  if (!detail::infer_shapes(rules) || diagnostics_.size() > before) return poisoned;
 
   const auto id = static_cast<NodeId>(nodes_.size());
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
@@ -360,7 +362,7 @@ inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
     auto& desc = edit(t);
     if (desc.dim_known && desc.dim != dim) {
       rules.fail(Rule::node_output_dim,
-                 text({rules.output_name(static_cast<int>(i)), " tensor '", label(t), "'"}),
+                 detail::text({rules.output_name(static_cast<int>(i)), " tensor '", label(t), "'"}),
                  to_string(desc.dim), to_string(dim), "leave dim out, it is inferred");
       return poisoned;
     }
@@ -380,7 +382,7 @@ inline std::vector<TensorId> Graph::add(OpKind op, Attributes attributes,
 inline Diagnostics Graph::check() {
   // Names: tensors that have none are called after their producer.
   const std::size_t most = tensors_.size();
-  NameSet names(most), repeated(most), uids(most);
+  detail::NameSet names(most), repeated(most), uids(most);
   for (const auto& t : tensors_)
     if ((t.named || !t.name.empty()) && !names.insert(t.name)) repeated.insert(t.name);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -392,7 +394,7 @@ inline Diagnostics Graph::check() {
       const auto* p = std::get_if<PointwiseAttributes>(&n.attributes);
       base = !n.name.empty() ? n.name : std::string(p ? sinter::name(p->mode) : sinter::name(n.op));
     }
-    t.name = text({base, "_", i});
+    t.name = detail::text({base, "_", i});
     while (names.contains(t.name)) t.name += "_";
   }
 
@@ -419,7 +421,10 @@ inline Diagnostics Graph::check() {
     if (t.alias != kNoTensor) check_alias(t, aliases, all);
     if (repeated.contains(t.name)) report_tensor(Rule::tensor_name, t);
     if (t.uid && !uids.insert(std::to_string(*t.uid))) report_tensor(Rule::tensor_uid, t);
-    if (t.output && t.producer < 0) report_tensor(Rule::tensor_role, t);
+    if (t.output && t.producer < 0) {
+      report_tensor(Rule::tensor_role, t);
+      all.back().seen = "a tensor that no node produces";
+    }
     // One that nobody named is a result of a node that was refused, and reported with that.
     if (t.producer < 0 && !t.has_value && !t.dim_known && (t.named || diagnostics_.empty()))
       report_tensor(Rule::tensor_dim_missing, t);
@@ -439,7 +444,7 @@ inline void Graph::check_alias(const TensorDesc& t, const std::vector<int>& alia
                                Diagnostics& all) const {
   const auto self = static_cast<TensorId>(&t - tensors_.data());
   const auto memory = [&](TensorId id) {
-    return text(
+    return detail::text(
         {name(type(id)), " ", to_string((*this)[id].dim), " with strides ", to_string(stride(id))});
   };
   const auto alike = [&](TensorId a, TensorId b) {
@@ -452,11 +457,13 @@ inline void Graph::check_alias(const TensorDesc& t, const std::vector<int>& alia
   else if (!known)
     seen = "no tensor of the graph";
   else if (!is_input(t.alias) || (*this)[t.alias].has_value)
-    seen = text({"'", (*this)[t.alias].name, "', no input"});
+    seen = detail::text({"'", (*this)[t.alias].name, "', no input"});
   else if (aliases[static_cast<std::size_t>(t.alias)] > 1)
-    seen = text({"'", (*this)[t.alias].name, "', which another output names, too"});
+    seen = detail::text({"'", (*this)[t.alias].name, "', which another output names, too"}),
+    allowed = "an input for each output that names one";
   else if (!alike(t.alias, self))
-    seen = text({"'", (*this)[t.alias].name, "', ", memory(t.alias)}), allowed = memory(self);
+    seen = detail::text({"'", (*this)[t.alias].name, "', ", memory(t.alias)}),
+    allowed = memory(self);
   else
     return;
   Diagnostic d = about(Rule::tensor_alias, t);
@@ -468,6 +475,7 @@ inline void Graph::check_alias(const TensorDesc& t, const std::vector<int>& alia
 
 inline Diagnostics Graph::notes() const {
   Diagnostics all;
+  if (!diagnostics_.empty()) return all;  // what a refused node would read is not unread
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const TensorDesc& t = tensors_[i];
     if (t.read || !is_input(static_cast<TensorId>(i))) continue;

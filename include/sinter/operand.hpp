@@ -80,7 +80,7 @@ inline std::vector<Tensor> add_any_node(OpKind op, Attributes attributes,
       if (i < optional_from && !g->diagnostics().empty()) return results;
       inputs.push_back(kNoTensor);
     } else if (o.tensor.graph() != g) {
-      inputs.push_back(-3);  // refused as foreign
+      inputs.push_back(kForeignTensor);
     } else {
       inputs.push_back(o.tensor.id());
     }

@@ -60,8 +60,8 @@ struct PlanCacheOptions {
   Device device = Device::current();
   PlanOptions plan{};
   GraphOptions graph{};
-  std::size_t capacity =
-      64;  // executables; of more, the one that was asked for least recently goes
+  // Executables; of more, the one that was asked for least recently goes.
+  std::size_t capacity = 64;
   // A key whose fast kernels are not all compiled is answered with plain kernels, one a node and
   // with what every GPU has, which compile soon; a thread of the cache compiles the fast ones,
   // which later calls get. The CPU backend compiles nothing, so it has no plain ones.

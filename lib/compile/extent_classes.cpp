@@ -70,9 +70,9 @@ Status check_described(const DynamicExtent& e) {
                       .line = e.where.line};
   };
   if (e.least < 0) return wrong(", the least", std::to_string(e.least), "0 or more");
-  if (e.most < e.least || e.most > ShapeRules::kMaxExtent)
+  if (e.most < e.least || e.most > detail::ShapeRules::kMaxExtent)
     return wrong(", the most", std::to_string(e.most),
-                 fmt::format("{} to {}", e.least, ShapeRules::kMaxExtent));
+                 fmt::format("{} to {}", e.least, detail::ShapeRules::kMaxExtent));
   const bool rising = std::adjacent_find(e.bounds.begin(), e.bounds.end(),
                                          std::greater_equal<>()) == e.bounds.end();
   if (!rising || (!e.bounds.empty() && (e.bounds.front() < e.least || e.bounds.back() > e.most)))

@@ -86,11 +86,13 @@ bool GraphReader::read_head() {
   if (!fields_.is(Kind::object, document_, none)) return false;
   const Value* format = document_.find("format");
   if (!format || format->kind != Kind::string || format->text != kGraphFormat)
-    return fields_.fail(Rule::json_format, none.with("format"), document_.line,
+    return fields_.fail(Rule::json_format, none.with("format"),
+                        format ? format->line : document_.line,
                         format ? format->describe() : "no such field", "'sinter.graph'");
   const Value* version = document_.find("version");
   if (!version || version->kind != Kind::integer || version->integer != kGraphVersion)
-    return fields_.fail(Rule::json_format, none.with("version"), document_.line,
+    return fields_.fail(Rule::json_format, none.with("version"),
+                        version ? version->line : document_.line,
                         version ? version->describe() : "no such field", "1");
   static constexpr std::string_view known[] = {
       "format",  "version", "name", "io_data_type", "intermediate_data_type", "compute_data_type",
@@ -446,7 +448,8 @@ void GraphReader::check_whole() {
     for (TensorId t : unproduced_) {
       const auto& desc = (*graph_)[t];
       fields_.fail(desc.output ? Rule::tensor_role : Rule::tensor_dim_missing,
-                   {"", desc.name, desc.output ? "output" : ""}, desc.where.line, "", "",
+                   {"", desc.name, desc.output ? "output" : ""}, desc.where.line,
+                   desc.output ? "a tensor that no node produces" : "", "",
                    desc.output ? "" : "no node produces it: give it dim or value");
     }
   const bool clean = fields_.errors().empty();

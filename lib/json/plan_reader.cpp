@@ -122,7 +122,8 @@ bool PlanReader::read_head() {
                 "'sinter.plan'");
   const Value* version = document_.find("version");
   if (!version || version->kind != Kind::integer || version->integer != kPlanVersion)
-    return fail("version", document_.line, version ? version->describe() : "no such field", "1");
+    return fail("version", version ? version->line : document_.line,
+                version ? version->describe() : "no such field", "1");
   static constexpr std::string_view keys[] = {
       "format",          "version", "hash",    "library", "name",    "architecture",
       "workspace_bytes", "graph",   "tensors", "buffers", "kernels", "cuts"};
@@ -171,7 +172,7 @@ bool PlanReader::read_graph_and_tensors() {
     if ((input || t.output) && !names.contains(t.name))
       return fields_.fail(Rule::plan_format, {"", t.name, "tensors"},
                           document_.find("tensors")->line,
-                          text({"no entry for this ", input ? "input" : "output"}),
+                          detail::text({"no entry for this ", input ? "input" : "output"}),
                           "every input and every output of the graph");
   }
   if (std::none_of(plan_.tensors.begin(), plan_.tensors.end(),

@@ -152,15 +152,15 @@ class TreeBuilder {
     const std::size_t at = byte > 0 ? byte - 1 : 0;
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ..."
     if (e.id == 406) {
-      fail(Rule::json_number, at, shortened(last, kQuoted),
+      fail(Rule::json_number, at, detail::shortened(last, kQuoted),
            "numbers of up to 1.8e308 (64-bit floating point)");
-      errors.back().attribute = text({path(), ", ", errors.back().attribute});
+      errors.back().attribute = detail::text({path(), ", ", errors.back().attribute});
       return false;
     }
     std::string_view what = e.what();
     if (const auto found = what.find("syntax error "); found != std::string_view::npos)
       what.remove_prefix(found);
-    return fail(Rule::json_syntax, at, shortened(what, kQuoted), "");
+    return fail(Rule::json_syntax, at, detail::shortened(what, kQuoted), "");
   }
   bool fail(Rule rule, std::size_t offset, std::string seen, std::string allowed) {
     Diagnostic d;
@@ -181,9 +181,9 @@ class TreeBuilder {
     std::string s;
     for (const Value* v : stack_) {
       if (v->kind == Kind::array)  // an item that is open is in the list already
-        s += text({"[", v->items.size() - (v == stack_.back() ? 0 : 1), "]"});
+        s += detail::text({"[", v->items.size() - (v == stack_.back() ? 0 : 1), "]"});
       else if (!v->members.empty())
-        s += (s.empty() ? "" : ".") + shortened(v->members.back().key, kQuoted);
+        s += (s.empty() ? "" : ".") + detail::shortened(v->members.back().key, kQuoted);
     }
     return s.empty() ? "the document" : s;
   }
@@ -220,7 +220,7 @@ class TreeBuilder {
       if (members[order[i - 1]].key != second.key) continue;
       Diagnostic d;
       d.rule = Rule::json_duplicate;
-      d.attribute = "key '" + shortened(second.key, kQuoted) + "'";
+      d.attribute = "key '" + detail::shortened(second.key, kQuoted) + "'";
       d.seen = "line " + std::to_string(members[order[i - 1]].value.line) + " and line " +
                std::to_string(second.value.line);
       d.allowed = "each key once in an object";
@@ -255,9 +255,9 @@ std::string Value::describe() const {
       return boolean ? "true" : "false";
     case Kind::integer:
     case Kind::real:
-      return shortened(text, 40);
+      return detail::shortened(text, 40);
     case Kind::string:
-      return "'" + shortened(text, 60) + "'";
+      return "'" + detail::shortened(text, 60) + "'";
     case Kind::array:
       return "an array of " + std::to_string(items.size());
     case Kind::object:

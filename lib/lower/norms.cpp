@@ -51,7 +51,9 @@ Tensor times_scalar(Tensor x, Tensor scalar) {
 }
 
 // An empty X takes any SCALE; there is nothing that it could scale.
-bool applies(Tensor scale, Tensor x) { return scale && broadcasts_to(scale.dim(), x.dim()); }
+bool applies(Tensor scale, Tensor x) {
+  return scale && detail::broadcasts_to(scale.dim(), x.dim());
+}
 
 // next = (1 - MOMENTUM) previous + MOMENTUM now.
 Tensor running(Tensor previous, Tensor now, Tensor momentum) {
@@ -78,9 +80,9 @@ std::int64_t backward_groups(Expansion& e, Tensor inv) {
 
 // Summed over the axes that SCALE (of these dims) does not have, in the dims of SCALE.
 Tensor reduced_to_scale(Expansion& e, Tensor t, const Dims& scale, const Dims& result) {
-  if (!broadcasts_to(scale, t.dim())) return e.filled(0, result);
+  if (!detail::broadcasts_to(scale, t.dim())) return e.filled(0, result);
   Dims kept = t.dim();
-  for (int i = 0; i < kept.size(); ++i) kept[i] = aligned(scale, kept.size(), i);
+  for (int i = 0; i < kept.size(); ++i) kept[i] = detail::aligned(scale, kept.size(), i);
   const Tensor r = t.dim() == kept ? identity(t) : sum(t, kept);
   return r.dim() == result ? r : reshape(r, result);
 }
@@ -89,7 +91,7 @@ Tensor reduced_to_scale(Expansion& e, Tensor t, const Dims& scale, const Dims& r
 Dims summed_for_both(const Dims& full, const Dims& scale, const Dims& kept) {
   Dims common = full;
   for (int i = 0; i < full.size(); ++i)
-    if (full[i] != kept[i] && full[i] != aligned(scale, full.size(), i)) common[i] = 1;
+    if (full[i] != kept[i] && full[i] != detail::aligned(scale, full.size(), i)) common[i] = 1;
   return common;
 }
 

@@ -25,8 +25,9 @@ Result<int> attribute(const Driver& d, CUdevice device, CUdevice_attribute which
 
 Status check_copy(const void* host, std::int64_t bytes, std::int64_t capacity) {
   if (bytes < 0 || bytes > capacity)
-    return Diagnostic{.rule = Rule::device_error,
-                      .seen = fmt::format("a copy of {} bytes", bytes),
+    return Diagnostic{.rule = Rule::memory_size,
+                      .attribute = "a copy",
+                      .seen = std::to_string(bytes),
                       .allowed = fmt::format("0 to {}, the size of the memory", capacity)};
   if (bytes > 0 && !host)
     return Diagnostic{.rule = Rule::binding_null, .attribute = "the host side of a copy"};
@@ -88,15 +89,18 @@ Result<std::string> Device::target() const {
 
 Result<Memory> Memory::allocate(Device device, std::int64_t bytes) {
   if (bytes < 0 || bytes > kAddressSpace)
-    return Diagnostic{.rule = Rule::device_error,
-                      .seen = fmt::format("an allocation of {} bytes", bytes)};
+    return Diagnostic{.rule = Rule::memory_size,
+                      .attribute = "an allocation",
+                      .seen = std::to_string(bytes),
+                      .allowed = "0 to 2^47"};
   // Never empty, so that even a tensor without elements has a pointer.
   const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
   if (device.is_cpu()) {
     void* pointer = nullptr;
     if (posix_memalign(&pointer, kAlignment, size) != 0)
-      return Diagnostic{.rule = Rule::device_error,
-                        .seen = fmt::format("no {} bytes of host memory", bytes)};
+      return Diagnostic{.rule = Rule::memory,
+                        .attribute = "an allocation on the CPU device",
+                        .seen = fmt::format("{} bytes", bytes)};
     return Memory(device, pointer, bytes);
   }
   auto d = driver();
@@ -107,6 +111,10 @@ Result<Memory> Memory::allocate(Device device, std::int64_t bytes) {
   CUdeviceptr pointer = 0;
   if (const auto r = (*d)->mem_alloc(&pointer, size); r != CUDA_SUCCESS) {
     auto error = driver_error(**d, "cuMemAlloc", r);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY) {
+      error.rule = Rule::memory;
+      error.attribute = fmt::format("an allocation on GPU {}", device.ordinal());
+    }
     error.seen += fmt::format(", {} bytes", bytes);
     return error;
   }

@@ -56,7 +56,7 @@ const std::map<std::string, std::function<void(Graph&, int)>> kShapes{
     {"readers of one input",
      [](Graph& g, int n) {
        const Tensor x = g.tensor({.name = "x", .dim = {32, 32}});
-       for (int i = 0; i < n; ++i) g.output(relu(x), text({"y", i}));
+       for (int i = 0; i < n; ++i) g.output(relu(x), detail::text({"y", i}));
      }},
     {"a chain of softmaxes",
      [](Graph& g, int n) {
@@ -65,7 +65,7 @@ const std::map<std::string, std::function<void(Graph&, int)>> kShapes{
     {"softmaxes of one input",
      [](Graph& g, int n) {
        const Tensor x = g.tensor({.name = "x", .dim = {32, 32}});
-       for (int i = 0; i < n; ++i) g.output(softmax(x, {.axis = 1}).y, text({"y", i}));
+       for (int i = 0; i < n; ++i) g.output(softmax(x, {.axis = 1}).y, detail::text({"y", i}));
      }},
     {"residuals with products",
      [](Graph& g, int n) {
@@ -76,7 +76,8 @@ const std::map<std::string, std::function<void(Graph&, int)>> kShapes{
      [](Graph& g, int n) {
        const Tensor w = g.tensor({.name = "w", .dim = {32, 32}});
        for (int i = 0; i < n; ++i)
-         g.output(matmul(g.tensor({.name = text({"x", i}), .dim = {32, 32}}), w), text({"y", i}));
+         g.output(matmul(g.tensor({.name = detail::text({"x", i}), .dim = {32, 32}}), w),
+                  detail::text({"y", i}));
      }},
     {"a chain of products",
      [](Graph& g, int n) {
@@ -87,7 +88,7 @@ const std::map<std::string, std::function<void(Graph&, int)>> kShapes{
      [](Graph& g, int n) {
        std::vector<Tensor> level;
        for (int i = 0; i < n; ++i)
-         level.push_back(g.tensor({.name = text({"x", i}), .dim = {32, 32}}));
+         level.push_back(g.tensor({.name = detail::text({"x", i}), .dim = {32, 32}}));
        while (level.size() > 1) {
          std::vector<Tensor> next;
          for (std::size_t i = 0; i < level.size(); i += 2)
@@ -100,14 +101,14 @@ const std::map<std::string, std::function<void(Graph&, int)>> kShapes{
      [](Graph& g, int n) {
        std::vector<TensorId> parts;
        for (int i = 0; i < 4 * n; ++i)
-         parts.push_back(g.tensor({.name = text({"x", i}), .dim = {4, 1}}).id());
+         parts.push_back(g.tensor({.name = detail::text({"x", i}), .dim = {4, 1}}).id());
        g.output(node(g, OpKind::concatenate, ConcatenateAttributes{.axis = 1}, parts), "y");
      }},
     {"slices of one result",
      [](Graph& g, int n) {
        const Tensor r = relu(g.tensor({.name = "x", .dim = {n, 8}}));
        for (int i = 0; i < n / 2; ++i)
-         g.output(tanh(slice(r, {.start = {i, 0}, .limit = {i + 1, 8}})), text({"y", i}));
+         g.output(tanh(slice(r, {.start = {i, 0}, .limit = {i + 1, 8}})), detail::text({"y", i}));
      }},
     {"a chain of views",
      [](Graph& g, int n) {

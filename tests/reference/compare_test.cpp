@@ -198,8 +198,8 @@ TEST_CASE("outputs that are judged together get what each gets alone, for the pr
   constexpr int kLayers = 6;
   Tensor x = g.tensor({.name = "X", .dim = {32, 32}});
   for (int i = 0; i < kLayers; ++i) {  // each is stored in bf16, and the next reads it so
-    x = matmul(x, g.tensor({.name = text({"W", i}), .dim = {32, 32}})) * 0.25;
-    g.output(x, text({"Y", i}));
+    x = matmul(x, g.tensor({.name = detail::text({"W", i}), .dim = {32, 32}})) * 0.25;
+    g.output(x, detail::text({"Y", i}));
   }
   REQUIRE(g.check().empty());
   const Lowered lowered = lower(g);
@@ -210,7 +210,7 @@ TEST_CASE("outputs that are judged together get what each gets alone, for the pr
   const auto every = reference::sample_elements({32, 32}, 0, 0);
   std::vector<JudgeRequest> requests;
   for (int i = 0; i < kLayers; ++i)
-    requests.push_back({*lowered.graph->find(text({"Y", i})), every});
+    requests.push_back({*lowered.graph->find(detail::text({"Y", i})), every});
   const auto together = judge(*lowered.graph, inputs, requests);
   REQUIRE(together);
   for (std::size_t i = 0; i < requests.size(); ++i) {

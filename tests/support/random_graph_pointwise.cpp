@@ -135,7 +135,7 @@ Dims enlarged(Grower& g, Dims d) {
 Dims joined(const Grower& g, const std::vector<TensorId>& in) {
   Dims out = g.dim(in[0]), next;
   for (std::size_t i = 1; i < in.size(); ++i) {
-    broadcast(out, g.dim(in[i]), next);
+    detail::broadcast(out, g.dim(in[i]), next);
     out = next;
   }
   return out;

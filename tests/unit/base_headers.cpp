@@ -8,6 +8,7 @@
 #include "support/catch.hpp"
 
 using namespace sinter;
+using detail::NameSet, detail::shortened, detail::text;
 
 namespace {
 

@@ -243,6 +243,25 @@ TEST_CASE("inputs that no node reads are noted") {
   const auto plan = Plan::make(g);
   REQUIRE(plan);
   for (const auto& t : plan->tensors()) CHECK(t.read == (t.name != "bias"));
+  matmul(x, x);  // refused: what a refused node would have read is not unread
+  CHECK(g.diagnostics().size() == 1);
+  CHECK(g.notes().empty());
+}
+
+TEST_CASE("what cannot become an output, or an alias, is told why") {
+  Graph g;
+  auto x = g.tensor("x", {4});
+  g.output(x, "a");
+  const Tensor y = exp(x);
+  g.output(y, "y", {.alias = x});
+  g.output(y, "z");
+  g.output(-x, "w", {.alias = x});
+  const Diagnostics all = g.check();
+  REQUIRE(rules(all) == std::vector{Rule::tensor_role, Rule::tensor_role, Rule::tensor_alias,
+                                    Rule::tensor_alias});
+  CHECK(all[0].seen == "a tensor that no node produces");
+  CHECK(all[1].seen == "an output already, named 'y'");
+  CHECK(all[2].allowed == "an input for each output that names one");
 }
 
 TEST_CASE("calls, constants and aliases go through documents") {

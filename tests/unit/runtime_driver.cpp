@@ -66,13 +66,14 @@ TEST_CASE("host memory is aligned to 256 bytes and its copies are checked") {
   CHECK(memory->copy_in(text, 10));
   CHECK(memory->copy_out(back, 10));
   CHECK(std::string(back) == text);
-  CHECK_FALSE(memory->copy_in(text, 11));
+  CHECK(memory->copy_in(text, 11).error().rule == Rule::memory_size);
   CHECK_FALSE(memory->copy_in(text, -1));
   CHECK_FALSE(memory->copy_out(back, 11));
   CHECK(memory->copy_in(nullptr, 1).error().rule == Rule::binding_null);
   CHECK(memory->copy_in(nullptr, 0));
-  CHECK_FALSE(Memory::allocate(Device::cpu(), -1));
-  CHECK_FALSE(Memory::allocate(Device::cpu(), std::int64_t{1} << 62));
+  CHECK(Memory::allocate(Device::cpu(), -1).error().rule == Rule::memory_size);
+  CHECK(Memory::allocate(Device::cpu(), std::int64_t{1} << 62).error().rule == Rule::memory_size);
+  CHECK(Memory::allocate(Device::cpu(), std::int64_t{1} << 47).error().rule == Rule::memory);
   auto empty = Memory::allocate(Device::cpu(), 0);
   REQUIRE(empty);
   CHECK(empty->data() != nullptr);
@@ -148,18 +149,19 @@ TEST_CASE("[child] the memory that is free is the driver's word", "[.fake_gpu]")
 TEST_CASE("[child] every failing driver call becomes an error that names it", "[.fake_gpu]") {
   auto memory = Memory::allocate(Device::gpu(0), 4);
   REQUIRE(memory);
-  const auto failure = [&](const char* call, auto action) {
+  const auto failure = [&](const char* call, auto action, Rule rule = Rule::device_error) {
     Failing fail(call, CUDA_ERROR_OUT_OF_MEMORY);
     const auto result = action();
     REQUIRE_FALSE(result);
-    CHECK(result.error().rule == Rule::device_error);
+    CHECK(result.error().rule == rule);
     const std::string expected = std::string(call) + ": CUDA_ERROR_OUT_OF_MEMORY (out of memory)";
     CHECK(result.error().seen.substr(0, expected.size()) == expected);
   };
   const Device gpu = Device::gpu(0);
   char bytes[4] = {};
   failure("cuMemGetInfo", [&] { return free_memory(gpu); });
-  failure("cuMemAlloc", [&] { return Memory::allocate(gpu, 4); });
+  failure(
+      "cuMemAlloc", [&] { return Memory::allocate(gpu, 4); }, Rule::memory);
   failure("cuMemcpyHtoD", [&] { return memory->copy_in(bytes, 4); });
   failure("cuMemcpyDtoH", [&] { return memory->copy_out(bytes, 4); });
   failure("cuCtxSynchronize", [&] { return synchronize(gpu); });

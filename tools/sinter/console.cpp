@@ -76,7 +76,9 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-std::string printable_name(std::string_view name) { return printable(shortened(name, kMostName)); }
+std::string printable_name(std::string_view name) {
+  return printable(detail::shortened(name, kMostName));
+}
 
 int report(const Diagnostics& errors) {
   for (std::size_t i = 0; i < std::min(errors.size(), kMostErrors); ++i) {
@@ -136,7 +138,7 @@ Progress::Progress(std::string_view text) : shown_(isatty(STDERR_FILENO) != 0) {
 
 void Progress::show(std::string_view text) const {
   if (!shown_) return;
-  print_to_stderr("\r\x1b[K" + printable(shortened(text, 100)) + " ...");
+  print_to_stderr("\r\x1b[K" + printable(detail::shortened(text, 100)) + " ...");
   std::fflush(stderr);
 }
 

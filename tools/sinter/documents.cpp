@@ -81,17 +81,18 @@ Result<Device> device_from(const std::string& text) {
 std::string device_problem(const std::string& text) {
   const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
   if (text == "cpu" || (!text.empty() && text.size() < 6 && digits)) return {};
-  return fmt::format("'{}' is no device; give cpu or the number of a GPU", shortened(text, 40));
+  return fmt::format("'{}' is no device; give cpu or the number of a GPU",
+                     detail::shortened(text, 40));
 }
 
 std::string negative_problem(const std::string& text) {
   if (!text.starts_with('-')) return {};
-  return fmt::format("'{}' is negative; give 0 or more", shortened(text, 40));
+  return fmt::format("'{}' is negative; give 0 or more", detail::shortened(text, 40));
 }
 
 std::string positive_problem(const std::string& text) {
   if (!text.starts_with('-') && text.find_first_not_of("0.") != std::string::npos) return {};
-  return fmt::format("'{}' is not above 0", shortened(text, 40));
+  return fmt::format("'{}' is not above 0", detail::shortened(text, 40));
 }
 
 std::string device_name(Device device) {
@@ -116,7 +117,7 @@ std::string target_problem(const std::string& text) {
     if (std::find(known.begin(), known.end(), part) != known.end()) continue;
     const auto near = nearest_target(part);
     return fmt::format(
-        "'{}' is no target{} are {}", shortened(part, 40),
+        "'{}' is no target{} are {}", detail::shortened(part, 40),
         near.empty() ? "; targets" : fmt::format("; did you mean '{}'? Targets", near),
         fmt::join(known, ", "));
   }

@@ -89,8 +89,8 @@ std::string unknown_node(const PlanData& plan, const std::string& node) {
         "nodes are {}{}", fmt::join(known.begin(), known.begin() + shown, ", "),
         shown < known.size() ? fmt::format(" and {} more", known.size() - shown) : std::string());
   }
-  return fmt::format("--why: no kernel computes a node '{}'{}{}", shortened(node, 80),
-                     near.empty() ? "" : "; ", shortened(near, 800));
+  return fmt::format("--why: no kernel computes a node '{}'{}{}", detail::shortened(node, 80),
+                     near.empty() ? "" : "; ", detail::shortened(near, 800));
 }
 
 Result<int> why(const ExplainArguments& o, const PlanData& plan) {

@@ -36,7 +36,7 @@ Result<Files> files_of(const std::vector<std::string>& arguments,
     const auto at = a.rfind('=');
     Diagnostic d;
     d.rule = Rule::binding_unknown;
-    d.attribute = option + " '" + shortened(a, 160) + "'";
+    d.attribute = option + " '" + detail::shortened(a, 160) + "'";
     if (at == std::string::npos || at + 1 == a.size()) {
       d.allowed = "NAME=FILE or NAME=NUMBER";
       return d;
@@ -63,7 +63,7 @@ std::string seed_problem(const std::string& text) {
   const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
   if (digits && !text.empty() && text.size() < 20) return {};
   return fmt::format("'{}' is no seed; give a whole number from 0 to 10^19 - 1",
-                     shortened(text, 40));
+                     detail::shortened(text, 40));
 }
 
 std::string packed_bytes(const PlanTensor& t, const void* strided) {
@@ -97,7 +97,7 @@ Status read_number(const PlanTensor& t, const std::string& text, void* element) 
   if (end == text.c_str() || *end != 0)
     return Diagnostic{.rule = Rule::binding_number,
                       .tensor = t.name,
-                      .seen = "'" + shortened(text, 160) + "'",
+                      .seen = "'" + detail::shortened(text, 160) + "'",
                       .allowed = t.name + "=NUMBER"};
   number.integer = std::strtoll(text.c_str(), &end, 10);
   number.is_integer = *end == 0;
@@ -157,7 +157,7 @@ bool print_check(const std::vector<Checked>& results) {
         printable_name(name), c.ok() ? "ok" : "WRONG", c.compared, elements, c.wrong, c.untrusted,
         c.max_rel_error, c.worst_ratio);
     if (!c.ok())
-      print_error(fmt::format("output '{}' is wrong: {}", shortened(name, 160),
+      print_error(fmt::format("output '{}' is wrong: {}", detail::shortened(name, 160),
                               c.wrong > 0 ? c.first_wrong : "it differs by a constant factor"));
   }
   if (!all_judged)

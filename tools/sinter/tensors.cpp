@@ -46,7 +46,7 @@ Status check_room(std::span<const PlanTensor> tensors, std::int64_t workspace_by
   d.rule = Rule::memory;
   d.attribute = "on " + device_name(device);
   for (std::size_t i = 0; i < std::min(largest.size(), kNamed); ++i)
-    d.seen += fmt::format("'{}' {} {}: {} bytes, ", shortened(largest[i]->name, 80),
+    d.seen += fmt::format("'{}' {} {}: {} bytes, ", detail::shortened(largest[i]->name, 80),
                           name(largest[i]->type), to_string(largest[i]->dim), largest[i]->bytes);
   if (largest.size() > kNamed) d.seen += fmt::format("{} more, ", largest.size() - kNamed);
   d.seen += fmt::format("workspace: {} bytes, in all {:.0f}", workspace_bytes, total);

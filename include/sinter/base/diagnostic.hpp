@@ -25,19 +25,21 @@ struct Diagnostic {
   // One line, e.g. "matmul-contraction: node 'proj', port B: seen [4, 8] ...; allowed ...; ...".
   // Names of more than 160 bytes and parts of more than 2,400 are cut; the fields hold all of them.
   std::string message() const {
-    const auto name = [](const std::string& t) { return shortened(t, 160); };
-    const auto part = [](const std::string& t) { return shortened(t, 2400); };
-    std::string s = text({id(), ":"});
-    if (!node.empty()) s += text({" node '", name(node), "'"});
-    if (!tensor.empty()) s += text({node.empty() ? " tensor '" : ", tensor '", name(tensor), "'"});
+    const auto name = [](const std::string& t) { return detail::shortened(t, 160); };
+    const auto part = [](const std::string& t) { return detail::shortened(t, 2400); };
+    std::string s = detail::text({id(), ":"});
+    if (!node.empty()) s += detail::text({" node '", name(node), "'"});
+    if (!tensor.empty())
+      s += detail::text({node.empty() ? " tensor '" : ", tensor '", name(tensor), "'"});
     if (!attribute.empty())
-      s += text({node.empty() && tensor.empty() ? " " : ", ", part(attribute)});
-    s += text({" ", info(rule).says});
-    if (!seen.empty()) s += text({"; seen ", part(seen)});
-    if (!allowed.empty()) s += text({"; allowed ", part(allowed)});
-    if (!fix.empty()) s += text({"; ", part(fix)});
+      s += detail::text({node.empty() && tensor.empty() ? " " : ", ", part(attribute)});
+    s += detail::text({" ", info(rule).says});
+    if (!seen.empty()) s += detail::text({"; seen ", part(seen)});
+    if (!allowed.empty()) s += detail::text({"; allowed ", part(allowed)});
+    if (!fix.empty()) s += detail::text({"; ", part(fix)});
     if (!file.empty())
-      s += line ? text({" (", part(file), ":", line, ")"}) : text({" (", part(file), ")"});
+      s += line ? detail::text({" (", part(file), ":", line, ")"})
+                : detail::text({" (", part(file), ")"});
     return s;
   }
 };

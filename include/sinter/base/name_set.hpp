@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace sinter {
+namespace sinter::detail {
 
 class NameSet {
  public:
@@ -40,4 +40,4 @@ class NameSet {
   std::vector<Entry> entries_;
 };
 
-}  // namespace sinter
+}  // namespace sinter::detail

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-namespace sinter {
+namespace sinter::detail {
 
 struct TextPart {
   TextPart(const char* s) : text(s) {}
@@ -39,4 +39,4 @@ inline std::string shortened(std::string_view s, std::size_t most) {
   return text({s.substr(0, most), ".. (", s.size(), " bytes)"});
 }
 
-}  // namespace sinter
+}  // namespace sinter::detail

@@ -5,7 +5,7 @@
 
 #include "sinter/graph.hpp"
 
-namespace sinter {
+namespace sinter::detail {
 
 class ShapeRules {
  public:
@@ -148,4 +148,12 @@ constexpr bool broadcasts_to(const Dims& from, const Dims& to) {
   return from.size() <= to.size() && broadcast(from, to, out) && out == to;
 }
 
-}  // namespace sinter
+}  // namespace sinter::detail
+
+namespace sinter::shapes {
+
+// What the rules are written in.
+using detail::ShapeRules, detail::text, detail::aligned, detail::broadcast, detail::broadcasts_to,
+    detail::window_positions;
+
+}  // namespace sinter::shapes

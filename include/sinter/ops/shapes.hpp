@@ -6,7 +6,7 @@
 #include "sinter/ops/shapes_pointwise.hpp"
 #include "sinter/ops/shapes_sdpa.hpp"
 
-namespace sinter {
+namespace sinter::detail {
 
 inline bool infer_shapes(ShapeRules& r) {
   switch (r.node().op) {
@@ -21,4 +21,4 @@ inline bool infer_shapes(ShapeRules& r) {
   return false;
 }
 
-}  // namespace sinter
+}  // namespace sinter::detail

@@ -119,7 +119,8 @@ inline bool sdpa_inputs(ShapeRules& r, const SdpaPorts& p, SdpaGeometry& g) {
     return r.fail(Rule::sdpa_dropout, "dropout_probability", text({a.dropout_probability}),
                   "[0, 1)");
   if (a.dropout_probability > 0 && !(r.has(p.seed) && r.has(p.offset)))
-    return r.fail(Rule::sdpa_dropout, r.input_name(r.has(p.seed) ? p.offset : p.seed), "", "");
+    return r.fail(Rule::sdpa_dropout, r.input_name(r.has(p.seed) ? p.offset : p.seed),
+                  "not connected", "");
   for (int port : {p.seed, p.offset})
     if (!r.one_element(port) || !r.integer(port)) return false;
   // Numbers of f32, and so is the reciprocal of softcap.

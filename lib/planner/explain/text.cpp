@@ -20,7 +20,7 @@ std::string fitted(const std::vector<std::string>& nodes) {
   if (nodes.empty()) return "-";
   const std::string more =
       nodes.size() > 1 ? fmt::format(", ... {} more", nodes.size() - 1) : std::string();
-  return std::string(shortened(nodes[0], kNodesWidth - more.size())) + more;
+  return std::string(detail::shortened(nodes[0], kNodesWidth - more.size())) + more;
 }
 
 std::string table(const PlanData& p, const Explanation& e, const std::vector<double>& measured) {

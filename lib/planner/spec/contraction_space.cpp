@@ -70,7 +70,7 @@ Space matmul_space(const Graph& g, const Node& n, const Cuts& cuts) {
   const int rank = c.size();
   std::vector<Coordinate> batch_a, batch_b;
   for (int i = 0; i < rank - 2; ++i) {
-    const auto x = aligned(a, rank, i), y = aligned(b, rank, i);
+    const auto x = detail::aligned(a, rank, i), y = detail::aligned(b, rank, i);
     if (y > 1 && x > y) {  // grouped: index = group * (x / y) + member
       const int group = s.add(s.batch, y), member = s.add(s.batch, x / y);
       s.c_at.push_back(plus(at_index(group, x / y), at_index(member)));

@@ -83,7 +83,8 @@ nb::list add(const GraphObject& self, std::string_view op_name, const nb::dict& 
     raise({Diagnostic{.rule = Rule::json_field, .attribute = "op", .seen = std::string(op_name)}});
   const GraphLock lock(self);
   auto& graph = *self.graph;
-  const std::string label = name.empty() ? text({op_name, " #", graph.nodes().size()}) : name;
+  const std::string label =
+      name.empty() ? detail::text({op_name, " #", graph.nodes().size()}) : name;
   Attributes values = attributes_from(*op, attributes, label);
   const auto by_port = [&](const nb::dict& given, auto index, auto read, std::size_t count) {
     std::vector<TensorId> ids(count, kNoTensor);
@@ -159,8 +160,8 @@ void bind_tensor(nb::module_& m) {
       .def("__repr__", [](const TensorObject& t) {
         const GraphLock lock(t.owner);
         const auto& g = *t.owner.graph;
-        return text({"<sinter.Tensor ", g.label(t.id), " ", name(g.type(t.id)), " ",
-                     to_string(g[t.id].dim), ">"});
+        return detail::text({"<sinter.Tensor ", g.label(t.id), " ", name(g.type(t.id)), " ",
+                             to_string(g[t.id].dim), ">"});
       });
 }
 
