@@ -1,5 +1,6 @@
 // What schedules of all families are made of.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "schedule/packing.hpp"
@@ -28,6 +29,16 @@ bool moves_narrowly(const KernelSpec& spec, const Packing& packing);
 double bytes_moved(const KernelSpec& spec);
 
 inline constexpr int kFlightBytes = 64;  // that a thread should have in flight at once
+
+// Figures of kernels that read images by windows of pixels, of all engines alike (fitted on an
+// H200): the share of memory_bandwidth that they reach, and the bytes that an SM has in flight
+// where they do.
+inline constexpr double kWindowsReach = 0.85, kFlightOfSm = 40e3;
+// The time of loads and instructions that run beside each other: of the shorter, the longer leaves
+// `exposed` to be seen.
+inline double overlapped(double loads, double instructions, double exposed = 0.2) {
+  return std::max(loads, instructions) + exposed * std::min(loads, instructions);
+}
 
 // The spec without index i of its domain, on which nothing that is left depends.
 KernelSpec without_index(KernelSpec spec, int i);

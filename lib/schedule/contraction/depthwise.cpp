@@ -166,8 +166,7 @@ class DepthwiseSearch {
 
   std::optional<DepthwisePlan> make() {
     if (!find_operands() || !find_dims() || !find_widths()) return {};
-    constexpr double kReached = 0.85;  // of what a streaming kernel reaches
-    memory_ = bytes_of(spec_, e_, image_elements_) / (kReached * device_.memory_bandwidth);
+    memory_ = bytes_of(spec_, e_, image_elements_) / (kWindowsReach * device_.memory_bandwidth);
     try_ordinary_cores();
     e_ = with_width(widths_.back(), most_lanes());
     try_planes();

@@ -16,9 +16,7 @@ constexpr int kMostRows = 5;                          // of a step
 constexpr int kMostTiles = 2;                         // side by side
 constexpr int kMostStages = 8;
 constexpr int kRegisters = 112;
-constexpr double kMostCtas = 4;   // of an SM
-constexpr double kFlight = 40e3;  // bytes in flight of an SM that reach the rate of memory
-constexpr double kExposed = 0.2;  // of the shorter of memory and instructions
+constexpr double kMostCtas = 4;  // of an SM
 
 // Rows of pixels of a step, and how many moves of each a multiplication has.
 struct Step {
@@ -123,8 +121,8 @@ std::optional<DepthwiseGradientMmaConfig> plan_depthwise_gradient_mma(const Kern
       const double issued = (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0)) / device.clock;
       const double flight =
                        (stages - kept - 0.5) * (image + other) * std::min(ctas, grid / device.sms),
-                   waited = memory * std::max(1.0, kFlight / flight),
-                   us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+                   waited = memory * std::max(1.0, kFlightOfSm / flight),
+                   us = overlapped(waited, issued);
       if (least && *least <= us) continue;
       least = us;
       e.tiles = {.across = static_cast<int>(tiles), .stages = stages};

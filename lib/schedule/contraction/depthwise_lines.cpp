@@ -17,7 +17,6 @@ constexpr int kOwn = 52;   // registers, at the least, besides
 constexpr int kMostRegisters = 168;
 constexpr double kMostBlocks = 8;   // of an SM
 constexpr int kLinesThreads = 128;  // of a thread block
-constexpr double kExposed = 0.2;    // of the shorter of memory and instructions
 
 }  // namespace
 
@@ -93,7 +92,7 @@ std::optional<DepthwiseLinesConfig> plan_depthwise_lines(const KernelSpec& spec,
       return n == 0 ? 0 : steps * std::max(n * warps / 4 * code / kIssued, code + kWait) + kBegin;
     };
     const double issued = (rounds * clocks(blocks) + clocks(left)) / device.clock,
-                 us = std::max(memory, issued) + kExposed * std::min(memory, issued);
+                 us = overlapped(memory, issued);
     if (least && *least <= us) continue;
     least = us;
     e.lines = {.across = across};

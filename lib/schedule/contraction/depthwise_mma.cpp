@@ -23,9 +23,7 @@ constexpr int kResultRows = 4;       // in shared memory, boxed
 constexpr int kOthers = 128;         // threads that load and store, boxed
 constexpr int kMostRegisters = 240;  // of a thread, of 255
 constexpr double kPrologue = 5e3;    // clocks of a thread block's beginning, boxed
-constexpr double kFlight = 40e3;     // bytes in flight of an SM that reach the rate of memory
 constexpr double kAgain = 0.15;      // of memory's time, for an image that is read once more
-constexpr double kExposed = 0.2;     // of the shorter of memory and instructions
 // Without TMA each step waits for its loads and a barrier. (5 x 5 of stride 2 on an H200, us: 128 x
 // 72 x 56 x 56 41.0 where 27.4 were estimated, pixels by TMA on CUDA cores 27.4; 32 x 336 x 48 x
 // 48 34.9 where 22.9 were, 28.4.)
@@ -255,7 +253,7 @@ std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
       const double row_bytes = static_cast<double>(b.planes() * together) * b.pixels * b.advance *
                                lanes * b.vector_bytes();
       int stages = boxed ? kBoxedStages : 3;
-      while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlight) ++stages;
+      while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlightOfSm) ++stages;
       const auto fits = [&](double ctas) {
         return ctas * (b.shared_bytes(stages, all_taps, leaving) + device.shared_reserved) <=
                device.shared_per_sm;
@@ -271,7 +269,7 @@ std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
                            static_cast<double>(line.extent);
       const double at_once = ctas * sms,
                    waited = memory * (boxed ? 1 + kAgain * again : 1) *
-                            std::max(1.0, kFlight / ((stages - 1) * row_bytes * ctas));
+                            std::max(1.0, kFlightOfSm / ((stages - 1) * row_bytes * ctas));
       // Rows of a thread block: groups or equal parts of one, or as many as fill whole rounds.
       std::vector<double> runs;
       for (const double part : {1.0, 2.0, 4.0, 8.0}) runs.push_back(std::ceil(of_group / part));
@@ -291,8 +289,7 @@ std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
         const double begun = boxed ? kPrologue * (rounds + (left > 0) - 1) : 0,
                      all = rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0) + begun;
         const double issued = all / device.clock,
-                     us = (boxed ? 1 : kUnboxed) *
-                          (std::max(waited, issued) + kExposed * std::min(waited, issued));
+                     us = (boxed ? 1 : kUnboxed) * overlapped(waited, issued);
         if (least && *least <= us) continue;
         least = us;
         e.columns = columns;

@@ -251,8 +251,7 @@ std::optional<DepthwisePlanesConfig> plan_depthwise_planes(const KernelSpec& spe
                        static_cast<double>(e.planes.units * of_group) * all_taps * kFactor) /
                           32,
                issued = (std::ceil(grid / device.sms) * code / kIssued + kBegin) / device.clock;
-  e.microseconds =
-      device.launch_microseconds + std::max(memory, issued) + kExposed * std::min(memory, issued);
+  e.microseconds = device.launch_microseconds + overlapped(memory, issued, kExposed);
   e.wide_index = needs_wide_index(spec);
   return e;
 }

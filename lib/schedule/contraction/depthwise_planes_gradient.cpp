@@ -23,7 +23,7 @@ constexpr int kWellMoved = 8, kMostPixels = 32, kMostResults = 16;
 constexpr double kWorth = 1;  // microseconds of memory: fewer images fill too few thread blocks
 constexpr int kMostRegisters = 170;  // of sums, rows of the result's gradient, pixels
 constexpr double kExposed = 0.25;    // of the shorter of memory and instructions
-constexpr double kFlight = 32e3;     // bytes in flight of an SM that reach the rate of memory
+constexpr double kFlight = 32e3;     // in place of kFlightOfSm, as measured
 
 // Wavefronts of shared memory that a warp's access takes, of `bytes` of each lane at these places.
 int wavefronts(const std::array<std::int64_t, 32>& place, int bytes) {
@@ -151,8 +151,7 @@ double estimate(const DepthwisePlanesConfig& e, const Problem& p, const Part& pa
                waited = memory * std::max({1.0, device.sms / grid, kFlight / flight});
   // Alone with one tile a thread block copies and computes by turns. (128 x 512 x 14 x 14, 3 x 3 on
   // an H100: 23 us in two stages, 28 in one with two thread blocks an SM.)
-  const double exposed = t.stages > 1 ? kExposed : std::max(kExposed, 1 / at_once);
-  return std::max(waited, issued) + exposed * std::min(waited, issued);
+  return overlapped(waited, issued, t.stages > 1 ? kExposed : std::max(kExposed, 1 / at_once));
 }
 
 }  // namespace

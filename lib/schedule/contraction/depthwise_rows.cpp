@@ -20,8 +20,6 @@ constexpr int kMostPlanes = 8;       // images of a thread block
 constexpr int kMostRegisters = 128;  // of a thread
 constexpr int kMostProducts = 1000;  // multiplications of a step: they cost time to compile
 constexpr int kMostStages = 8, kLeastStages = 3;
-constexpr double kFlight = 40e3;  // bytes in flight of an SM that reach the rate of memory
-constexpr double kExposed = 0.2;  // of the shorter of memory and instructions
 
 // A thread block's shape and what follows from it.
 struct Block {
@@ -124,7 +122,7 @@ std::optional<DepthwiseRowsConfig> plan_depthwise_rows(const KernelSpec& spec,
         constexpr double kAgain = 0.15, kUnlike = 0.5, kEnds = 0.2, kStreams = 0.9;
         const double unused = blocks * s.lanes * kEach / channels - 1;  // lanes
         const double ends = kEnds / std::clamp(rounds_of_blocks, 1.0, strided ? 4.0 : 2.0);
-        const double waited = kStreams * memory * std::max(1.0, kFlight / flight) *
+        const double waited = kStreams * memory * std::max(1.0, kFlightOfSm / flight) *
                               (1 + kAgain * (again * rows_again - 1)) *
                               (1 + kUnlike * (unlike - 1 + unused)) * (1 + ends);
         // A step, alone or beside others'; the beginning of a thread block.
@@ -140,7 +138,7 @@ std::optional<DepthwiseRowsConfig> plan_depthwise_rows(const KernelSpec& spec,
                      left = std::ceil((grid - rounds * all) / device.sms),
                      issued =
                          (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0)) / device.clock,
-                     us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+                     us = overlapped(waited, issued);
         if (least && *least <= us) continue;
         least = us;
         best = e;

@@ -10,14 +10,13 @@ namespace sinter {
 namespace {
 
 constexpr int kMostRegisters = 150, kMostRegistersOfGradient = 185;  // of factors, sums, pixels
-constexpr double kFlight = 24e3;  // bytes in flight of an SM that reach the rate of memory
+constexpr double kFlight = 24e3;  // in place of kFlightOfSm, as measured
 // What blocks with the taps of one dim of two take of their estimate. (f32 on an H200, with one and
 // with both: 5 x 5, 240 channels of 28 x 28 85 us and 35; 7 x 7, 384 channels 147 and 76.)
 constexpr double kOneOfTwo = 1.5;
 // Taps of one dim that is walked down: of fewer, blocks that begin all at once are faster. (bf16 on
 // an H200, across and down: 4 taps 76 and 86 us, 9 31.5 and 25.5, 15 47 and 37, 31 115 and 51.)
 constexpr int kFewestDown = 6;
-constexpr double kExposed = 0.2;  // of the shorter of memory and instructions
 
 double pixels_of(const KernelSpec& spec, const std::optional<ImageDim>& d) {
   return d ? static_cast<double>(spec.extent[d->pixel_index]) : 1;
@@ -239,8 +238,7 @@ std::optional<DepthwiseWalkConfig> walked_on_ordinary_cores(const KernelSpec& sp
                                 w.flight_bytes(e, pixel_bytes),
                        waited = memory * std::max(1.0, kFlight / flight),
                        issued = clocks_of(spec, e, w, x, registers, device) / device.clock,
-                       us = (std::max(waited, issued) + kExposed * std::min(waited, issued)) *
-                            (!both && dims.size() > 1 ? kOneOfTwo : 1);
+                       us = overlapped(waited, issued) * (!both && dims.size() > 1 ? kOneOfTwo : 1);
           if (least && *least <= us) continue;
           least = us;
           best = DepthwiseWalkConfig{e};

@@ -224,7 +224,7 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
 
   // What shared memory moves and what tensor cores multiply, in clocks of a warpgroup's row of
   // results; and what the caches bring.
-  constexpr double kReached = 0.85, kExposed = 0.2, kBusy = 1.3, kRowOfBlock = 150;
+  constexpr double kBusy = 1.3, kRowOfBlock = 150;
   // Results that are put together element by element. (On an H100, where memory takes 1.3 times as
   // long: 20 channels of 96 x 96, 20 filters 23.7 us, 10.2 without this; 12 of 128 x 128 20.3 and
   // 11.2; 3 of 224 x 224, 21 filters 54.2 and 29.8.)
@@ -233,9 +233,8 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
                moved = products / 2 + static_cast<double>(run.steps * 16 + filters * 2),
                clocks = std::max({products, moved, kRowOfBlock}) * kBusy;
   const double issued = std::ceil(all / device.sms) * clocks / device.clock,
-               memory = bytes_of(spec, e) / (kReached * device.memory_bandwidth);
-  e.microseconds = device.launch_microseconds +
-                   apart * (std::max(issued, memory) + kExposed * std::min(issued, memory));
+               memory = bytes_of(spec, e) / (kWindowsReach * device.memory_bandwidth);
+  e.microseconds = device.launch_microseconds + apart * overlapped(memory, issued);
   return plan;
 }
 

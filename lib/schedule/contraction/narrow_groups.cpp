@@ -17,9 +17,7 @@ constexpr int kUnit = 8, kWarps = 8, kWidth = 16;  // channels, units, pixels of
 constexpr int kMostTiles = 4;                      // of a row, or of rows of several images
 constexpr int kMostTaps = 9, kMostSlots = 5;       // that leave registers for two thread blocks
 constexpr int kStages = 6;
-constexpr double kCtas = 2;       // of an SM, by registers and shared memory
-constexpr double kFlight = 40e3;  // bytes in flight of an SM that reach the rate of memory
-constexpr double kReached = 0.85, kExposed = 0.2;  // as in depthwise.cpp
+constexpr double kCtas = 2;  // of an SM, by registers and shared memory
 
 const KernelPort* loaded(const KernelSpec& spec, const ProductOperand& operand, int& number) {
   const KernelPort* const p = loaded_as_it_is(spec, operand.body);
@@ -155,8 +153,9 @@ std::optional<NarrowGroupsPlan> plan_narrow_groups(const KernelSpec& given,
       elements(spec.extent, 0, c.batch) * groups.channels *
       (image_index < 0 ? 1 : static_cast<double>(spec.extent[image_index])) *
       static_cast<double>(e.down->extent) * static_cast<double>(e.across->extent);
-  const double memory = bytes_of(spec, e, image_elements) / (kReached * device.memory_bandwidth) *
-                        std::max(1.0, kFlight / ((kStages - 1) * stage * ctas));
+  const double memory = bytes_of(spec, e, image_elements) /
+                        (kWindowsReach * device.memory_bandwidth) *
+                        std::max(1.0, kFlightOfSm / ((kStages - 1) * stage * ctas));
   // Thread blocks that begin and end together leave memory idle, those of several rounds do not
   // (128 x 128 x 56 x 56, groups of 4, on an H200: 64.6, 62.2, 60.7 and 61.3 us in one to four
   // rounds), but begin more often (64 x 256 x 28 x 28, groups of 8: 16.7 and 21.1 us in one and
@@ -169,7 +168,7 @@ std::optional<NarrowGroupsPlan> plan_narrow_groups(const KernelSpec& given,
                  grid = blocks * std::ceil(lines / run), waited = memory * (1 + kEnds / round),
                  issued =
                      std::ceil(grid / at_once) * (run + slots + kBefore) * clocks / device.clock,
-                 us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+                 us = overlapped(waited, issued);
     if (least && *least <= us) continue;
     least = us;
     e.run = static_cast<int>(run);

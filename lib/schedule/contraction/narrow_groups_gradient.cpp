@@ -18,8 +18,6 @@ constexpr int kMostTiles = 4;          // side by side
 constexpr int kMostTaps = 5;           // of a row or a column
 constexpr int kMostStages = 8, kLeastStages = 3;
 constexpr int kMostRegisters = 200, kOwnRegisters = 48;
-constexpr double kFlight = 40e3;  // bytes in flight of an SM that reach the rate of memory
-constexpr double kReached = 0.85, kExposed = 0.2;  // as in depthwise.cpp
 
 double up(double x, double unit) { return std::ceil(x / unit) * unit; }
 
@@ -147,8 +145,8 @@ std::optional<NarrowGroupsGradientConfig> plan_gradient(const KernelSpec& spec,
                    flight = (stages - 1) * stage * std::clamp(grid / device.sms, 1.0, most),
                    // SMs that have a thread block less than others rest.
           each = grid / device.sms, unlike = std::ceil(each) / each,
-                   waited = memory * unlike * std::max(1.0, kFlight / flight),
-                   us = std::max(waited, issued) + kExposed * std::min(waited, issued);
+                   waited = memory * unlike * std::max(1.0, kFlightOfSm / flight),
+                   us = overlapped(waited, issued);
       if (least && *least <= us) continue;
       least = us;
       e.tiles = {.across = step.tiles, .stages = stages};
@@ -236,7 +234,8 @@ std::optional<NarrowGroupsGradientPlan> plan_narrow_groups_gradient(const Kernel
       elements(spec.extent, 0, c.batch) * groups.channels *
       (image_index < 0 ? 1 : static_cast<double>(spec.extent[image_index])) *
       static_cast<double>(e.down->extent) * static_cast<double>(e.across->extent);
-  const double memory = bytes_of(spec, e, image_elements) / (kReached * device.memory_bandwidth);
+  const double memory =
+      bytes_of(spec, e, image_elements) / (kWindowsReach * device.memory_bandwidth);
   auto engine = plan_gradient(spec, e, memory, device);
   if (!engine) return {};
   e = *std::move(engine);
