@@ -13,7 +13,7 @@
 #include "planner/match/pattern.hpp"
 #include "planner/spec/attention_spec.hpp"
 #include "planner/spec/contraction_spec.hpp"
-#include "planner/split/operands.hpp"
+#include "planner/split/materialised_operands.hpp"
 #include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {

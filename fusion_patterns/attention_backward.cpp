@@ -6,7 +6,7 @@
 
 #include "planner/match/pattern.hpp"
 #include "planner/spec/attention_backward_spec.hpp"
-#include "planner/split/operands.hpp"
+#include "planner/split/materialised_operands.hpp"
 
 namespace sinter {
 namespace {

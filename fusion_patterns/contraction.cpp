@@ -18,7 +18,7 @@
 #include "planner/match/pattern.hpp"
 #include "planner/spec/contraction_spec.hpp"
 #include "planner/spec/row_sums.hpp"
-#include "planner/split/operands.hpp"
+#include "planner/split/materialised_operands.hpp"
 #include "planner/split/split_k.hpp"
 #include "schedule/contraction/depthwise.hpp"
 

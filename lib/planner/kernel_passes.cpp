@@ -7,7 +7,7 @@
 #include "planner/siblings.hpp"
 #include "planner/split/flat_rows.hpp"
 #include "planner/split/joined_products.hpp"
-#include "planner/split/operands.hpp"
+#include "planner/split/materialised_operands.hpp"
 #include "planner/split/rows_of_one.hpp"
 #include "planner/split/split_k.hpp"
 #include "planner/split/transposed_rows.hpp"

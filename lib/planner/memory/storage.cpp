@@ -1,7 +1,7 @@
 #include "planner/memory/storage.hpp"
 
 #include "lower/expansion.hpp"
-#include "planner/memory/parts.hpp"
+#include "planner/memory/virtual_concatenation.hpp"
 
 namespace sinter {
 

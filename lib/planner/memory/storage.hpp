@@ -33,7 +33,8 @@ class Storage {
   bool folded(NodeId n) const { return folded_[static_cast<std::size_t>(n)]; }
   // Of a concatenation: the inputs that must be copied, by position.
   const std::vector<int>& copies(NodeId n) const { return copies_[static_cast<std::size_t>(n)]; }
-  // Of a concatenation that is computed element by element: what is read, see parts.hpp.
+  // Of a concatenation that is computed element by element: what is read, see
+  // virtual_concatenation.hpp.
   const std::vector<Part>& parts(NodeId n) const { return parts_[static_cast<std::size_t>(n)]; }
 
  private:

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "lower/expansion.hpp"
-#include "planner/memory/parts.hpp"
+#include "planner/memory/virtual_concatenation.hpp"
 #include "planner/rewrite/pass.hpp"
 
 namespace sinter {

@@ -8,7 +8,7 @@
 #include "plan/liveness.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
-#include "planner/split/operands.hpp"
+#include "planner/split/materialised_operands.hpp"
 #include "planner/split/tensor_uses.hpp"
 #include "planner/split/written_first.hpp"
 #include "schedule/contraction/wgmma.hpp"

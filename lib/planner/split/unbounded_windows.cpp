@@ -30,7 +30,8 @@ KernelSpec with_windows(const KernelSpec& given) {
   ContractionSpec& c = spec.contraction();
   const bool gradient =
       std::find(c.k_indices.begin(), c.k_indices.end(), KIndex::pixels) != c.k_indices.end();
-  // A line's windows are rows of a matrix, which is written to memory as it is (operands.cpp).
+  // A line's windows are rows of a matrix, which is written to memory as it is
+  // (materialised_operands.cpp).
   if (!gradient && c.k() == 1) return given;
   const Body& body = (gradient ? c.b() : c.a()).body;
   const KernelPort* const image = loaded_as_it_is(spec, body);

@@ -1,4 +1,4 @@
-#include "planner/split/operands.hpp"
+#include "planner/split/materialised_operands.hpp"
 
 #include <fmt/format.h>
 
