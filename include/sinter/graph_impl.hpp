@@ -35,7 +35,6 @@ inline Diagnostic Graph::about(Rule rule, const TensorDesc& t) {
   return d;
 }
 
-// Checks what concerns one tensor alone.
 inline bool Graph::valid_tensor(const TensorDesc& t, bool written) {
   const auto fail = [&](Rule rule, std::string_view attribute, std::string_view seen,
                         std::string_view allowed) {
@@ -232,7 +231,6 @@ inline Tensor Graph::output(Tensor t, std::string name, TensorOptions options, W
   return valid_tensor(TensorDesc(desc), true) ? t : Tensor{};
 }
 
-// The nodes that read a tensor were checked with the type that it had.
 inline bool Graph::keeps_kind(TensorId t, DataType type, const Where& where) {
   if (!(*this)[t].read || is_floating(this->type(t)) == is_floating(type)) return true;
   Diagnostic d{};
@@ -438,8 +436,7 @@ inline Diagnostics Graph::check() {
   return all;
 }
 
-// Both lie in memory alike, and no other output has the same one. `aliases`: how many outputs name
-// each tensor.
+// Both lie in memory alike. `aliases`: how many outputs name each tensor.
 inline void Graph::check_alias(const TensorDesc& t, const std::vector<int>& aliases,
                                Diagnostics& all) const {
   const auto self = static_cast<TensorId>(&t - tensors_.data());

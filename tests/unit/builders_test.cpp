@@ -248,22 +248,6 @@ TEST_CASE("inputs that no node reads are noted") {
   CHECK(g.notes().empty());
 }
 
-TEST_CASE("what cannot become an output, or an alias, is told why") {
-  Graph g;
-  auto x = g.tensor("x", {4});
-  g.output(x, "a");
-  const Tensor y = exp(x);
-  g.output(y, "y", {.alias = x});
-  g.output(y, "z");
-  g.output(-x, "w", {.alias = x});
-  const Diagnostics all = g.check();
-  REQUIRE(rules(all) == std::vector{Rule::tensor_role, Rule::tensor_role, Rule::tensor_alias,
-                                    Rule::tensor_alias});
-  CHECK(all[0].seen == "a tensor that no node produces");
-  CHECK(all[1].seen == "an output already, named 'y'");
-  CHECK(all[2].allowed == "an input for each output that names one");
-}
-
 TEST_CASE("calls, constants and aliases go through documents") {
   Graph g;
   auto w = g.tensor({.name = "w", .dim = {4}, .constant = true});

@@ -255,6 +255,23 @@ TEST_CASE("a cache of plans says what it holds while a builder runs") {
   CHECK(cache.counts().classes == 1);
 }
 
+TEST_CASE("what cannot become an output, or an alias, is told why") {
+  Graph g;
+  auto x = g.tensor("x", {4});
+  g.output(x, "a");
+  const Tensor y = exp(x);
+  g.output(y, "y", {.alias = x});
+  g.output(y, "z");
+  g.output(-x, "w", {.alias = x});
+  const Diagnostics all = g.check();
+  REQUIRE(all.size() == 4);
+  CHECK((all[0].rule == Rule::tensor_role && all[1].rule == Rule::tensor_role));
+  CHECK(all[0].seen == "a tensor that no node produces");
+  CHECK(all[1].seen == "an output already, named 'y'");
+  CHECK((all[2].rule == Rule::tensor_alias && all[3].rule == Rule::tensor_alias));
+  CHECK(all[2].allowed == "an input for each output that names one");
+}
+
 TEST_CASE("a cache of plans reports what fails, and tries again") {
   bool good = false;
   PlanCache cache(
