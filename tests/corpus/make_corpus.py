@@ -23,6 +23,7 @@ import corpus_groups  # noqa: F401
 import corpus_joined  # noqa: F401
 import corpus_lines  # noqa: F401
 import corpus_networks  # noqa: F401
+import corpus_packed  # noqa: F401
 import corpus_permuted  # noqa: F401
 import corpus_pooled  # noqa: F401
 import corpus_random  # noqa: F401

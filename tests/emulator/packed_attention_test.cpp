@@ -17,6 +17,9 @@ struct Packed {
   SdpaAttributes a = {};
   int poisoned = -1;  // a sequence whose keys and values are NaN and infinities
   bool defined = true, backward = true;
+  std::int64_t heads = 2;  // of Q; K has one
+  // CTAs share the queries of a tile of keys; a kernel more adds up their dK and dV, alike in dims.
+  bool parts = false;
 };
 
 Shared<Graph> graph_of(const Packed& c) {
@@ -30,7 +33,7 @@ Shared<Graph> graph_of(const Packed& c) {
                       .dim = {static_cast<std::int64_t>(values.size()), 1, 1, 1},
                       .data_type = i32});
   };
-  const Tensor q = tensor("q", 2, c.tokens_q, c.d), k = tensor("k", 1, c.tokens_kv, c.d),
+  const Tensor q = tensor("q", c.heads, c.tokens_q, c.d), k = tensor("k", 1, c.tokens_kv, c.d),
                v = tensor("v", 1, c.tokens_kv, c.dv);
   SdpaInputs in;
   in.cu_seq_len_q = in.cu_seq_len_kv = offsets("offsets_q", c.offsets_q);
@@ -42,7 +45,7 @@ Shared<Graph> graph_of(const Packed& c) {
   g->output(r.stats, "stats", {.data_type = f32});
   if (!c.backward) return g;
   const auto gradients =
-      sdpa_backward(q, k, v, r.o, tensor("d_o", 2, c.tokens_q, c.dv), r.stats, a, in);
+      sdpa_backward(q, k, v, r.o, tensor("d_o", c.heads, c.tokens_q, c.dv), r.stats, a, in);
   g->output(gradients.dq, "dq");
   g->output(gradients.dk, "dk");
   g->output(gradients.dv, "dv");
@@ -88,8 +91,8 @@ std::string run(const Packed& p, const Edit& edit = {}) {
   }
   const auto plan = make_plan(*g, {.architecture = "sm_90a"}, {}, nullptr);
   REQUIRE(plan);
-  // Forward, Delta, zeros, backward, dQ's conversion.
-  REQUIRE(plan->kernels() == (p.backward ? 5 : 1));
+  // Forward, Delta, zeros, backward, dQ's conversion, and the sums of parts.
+  REQUIRE(plan->kernels() == (p.backward ? 5 + p.parts : 1));
   for (const bool last_first : {false, true}) {
     put_offsets(c, "offsets_q", p.offsets_q);
     put_offsets(c, "offsets_kv", p.offsets_kv);
@@ -143,6 +146,26 @@ TEST_CASE("packed attention: tokens of no sequence, and NaN in another sequence"
   }
 }
 
+TEST_CASE("packed attention: thread blocks share the queries of a tile of keys") {
+  const std::vector<std::int32_t> edges{3, 67, 67, 195, 250}, others{0, 1, 80, 208, 260};
+  for (const std::int64_t d : {64, 128, 192})
+    for (const bool in_order : {false, true}) {
+      INFO("head dimension " << d << (in_order ? ", one order" : ""));
+      CHECK(run({.offsets_q = edges,
+                 .offsets_kv = others,
+                 .tokens_q = 260,
+                 .tokens_kv = 270,
+                 .d = d,
+                 .dv = d,
+                 .a = {.causal_mask_bottom_right = true,
+                       .left_bound = 100,
+                       .deterministic = in_order},
+                 .poisoned = 2,
+                 .heads = 8,
+                 .parts = true}) == "");
+    }
+}
+
 TEST_CASE("packed attention stays within its tensors, whatever the offsets are") {
   constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max(), kLeast = -kMost - 1;
   const std::vector<std::int32_t> all[] = {{0, 500, 200, 900, 100},
@@ -156,7 +179,9 @@ TEST_CASE("packed attention stays within its tensors, whatever the offsets are")
              .tokens_kv = 150,
              .d = d,
              .a = {.causal_mask = true},
-             .defined = false});
+             .defined = false,
+             .heads = d == 64 ? 8 : 2,
+             .parts = d == 64});
 }
 
 TEST_CASE("packed attention: the emulator finds what is left out") {

@@ -108,7 +108,7 @@ struct QueryBand {
     end = last < key || high <= low ? begin : (high - band.first_row + S::tile_q - 1) / S::tile_q;
     if constexpr (Bounds::has_blocks) count_seen();
     if constexpr (S::parts > 1) {
-      static_assert(!Bounds::has_blocks && !S::packed, "shares of tiles that all are visited");
+      static_assert(!Bounds::has_blocks, "shares of tiles that all are visited");
       const int all = (end - begin) * S::group, each = (all + S::parts - 1) / S::parts;
       before = part * each < all ? part * each : all;
       own = all - before < each ? all - before : each;

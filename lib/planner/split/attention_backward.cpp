@@ -169,8 +169,8 @@ int choose_parts(const KernelSpec& spec, const DeviceModel& device) {
     const Access& access = spec.ports[static_cast<std::size_t>(port)].access;
     return access.windows.empty() && access.via.empty();
   };
-  if (!whole || a.sequences.count > 0 || !a.block_mask.statements.empty() ||
-      (a.dk < 0 && a.dv < 0) || !plain(a.dk) || !plain(a.dv))
+  if (!whole || !a.block_mask.statements.empty() || (a.dk < 0 && a.dv < 0) || !plain(a.dk) ||
+      !plain(a.dv))
     return 1;
   const double floats = static_cast<double>(elements_of(spec, a.dk, Backward::d) +
                                             elements_of(spec, a.dv, Backward::e));
