@@ -1,8 +1,14 @@
 // Attention of packed sequences: what kernels of sm_90a take, and that the others are its
 // expansion.
+#include <set>
+
+#include "compile/extent_classes.hpp"
 #include "planned.hpp"
+#include "runtime/compiler.hpp"
 #include "schedule/attention/forward.hpp"
+#include "sinter/plan_cache.hpp"
 #include "sinter/sinter.hpp"
+#include "support/can_compile.hpp"
 
 namespace sinter::test {
 namespace {
@@ -13,8 +19,10 @@ struct Packed {
   bool backward = false, computed = false;  // offsets that the graph computes where they are read
 };
 
-Shared<Graph> graph_of(const Packed& c) {
-  auto g = Shared<Graph>::make(GraphOptions{.name = "packed", .io = bf16, .intermediate = f32});
+const GraphOptions kOptions{.name = "packed", .io = bf16, .intermediate = f32};
+
+void add_to(Graph& graph, const Packed& c) {
+  Graph* const g = &graph;
   const auto tensor = [&](const char* name, std::int64_t heads, std::int64_t rows, std::int64_t w) {
     return g->tensor({.name = name, .dim = {1, heads, rows, w}});
   };
@@ -31,7 +39,7 @@ Shared<Graph> graph_of(const Packed& c) {
   SdpaAttributes a = c.attributes;
   if (!c.backward) {
     g->output(sdpa(q, k, v, a, in).o, "o");
-    return g;
+    return;
   }
   a.generate_stats = true;
   const auto r = sdpa(q, k, v, a, in);
@@ -40,6 +48,10 @@ Shared<Graph> graph_of(const Packed& c) {
   g->output(gradients.dq, "dq");
   g->output(gradients.dk, "dk");
   g->output(gradients.dv, "dv");
+}
+Shared<Graph> graph_of(const Packed& c) {
+  auto g = Shared<Graph>::make(kOptions);
+  add_to(*g, c);
   return g;
 }
 
@@ -98,6 +110,32 @@ TEST_CASE("CTAs share the queries that a tile of packed keys meets where tiles l
   CHECK(parts(4096) > 1);
   CHECK(parts(32768) == 1);
   check_values(*graph_of({.tokens = 300, .key_tokens = 300, .backward = true}));
+}
+
+TEST_CASE("gradients of packed sequences have one text for the tokens of a class", "[nvrtc]") {
+  if (!can_compile()) return;
+  const auto build = [](Graph& g, GraphBuilder::Extents e) {
+    add_to(g, {.tokens = e[0], .key_tokens = e[1], .backward = true});
+  };
+  const GraphBuilder builder(build);
+  ExtentClasses classes(builder, {dyn("tokens", 1, 4096, {512}), dyn("keys", 1, 4096, {512})},
+                        kOptions, {.architecture = "sm_90a"});
+  std::set<std::string> texts;
+  for (const std::vector<std::int64_t>& extents :
+       {std::vector<std::int64_t>{600, 701}, std::vector<std::int64_t>{1000, 900}}) {
+    auto g = Shared<Graph>::make(kOptions);
+    build(*g, extents);
+    const auto plan = classes.plan(*g, extents);
+    REQUIRE(plan);
+    for (const PlanKernel& k : plan->data().kernels) {
+      if (k.entry.find("attention_backward") == k.entry.npos || !texts.insert(k.source).second)
+        continue;
+      const auto compiled = compile_uncached({k.source, k.entry, "sm_90a", false});
+      INFO(k.entry);
+      CHECK((compiled ? "" : compiled.error().message()) == "");
+    }
+  }
+  CHECK(texts.size() == 1);
 }
 
 TEST_CASE("tiles of packed sequences are as many as lengths may ask for") {

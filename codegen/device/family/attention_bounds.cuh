@@ -69,7 +69,7 @@ struct Band : BandStart<PacksSequences<Bounds>> {
   static SINTER_DEVICE Band of_tile(const Args& args, int number, int& first) {
     using Rows = Starts<Bounds, queries, false>;
     using Columns = Starts<Bounds, keys, true>;
-    using Own = Starts<Bounds, of_keys ? keys : queries, of_keys>;
+    using Own = Choice<of_keys, Columns, Rows>;
     const int i = Own::template of_tile<tile>(args, number);
     first = Own::template row_of_tile<tile>(args, number, i);
     Band band;
