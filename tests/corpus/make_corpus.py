@@ -12,6 +12,7 @@ import corpus_beside  # noqa: F401
 import corpus_biases  # noqa: F401
 import corpus_calls  # noqa: F401
 import corpus_chained  # noqa: F401
+import corpus_computed_biases  # noqa: F401
 import corpus_convolution  # noqa: F401
 import corpus_depthwise  # noqa: F401
 import corpus_edges  # noqa: F401

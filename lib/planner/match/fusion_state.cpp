@@ -6,6 +6,8 @@
 #include <string>
 #include <unordered_set>
 
+#include "planner/match/recomputed_biases.hpp"
+
 namespace sinter {
 namespace {
 
@@ -216,6 +218,8 @@ void FusionState::find_recomputed() {
   }
   for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i)
     if (!recomputed(i) && read_anew(i)) recompute_[static_cast<std::size_t>(i)] = true;
+  for (NodeId n : nodes_of_recomputed_biases(*this, overwritten_))
+    recompute_[static_cast<std::size_t>(n)] = true;
   keep_what_is_read_from_memory();
 }
 

@@ -157,6 +157,11 @@ bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
       a.delta = n.outputs[0];
   }
   if (a.score < 0 || (a.delta < 0 && wants_ds(r))) return false;
+  // A bias may hide keys by their place.
+  if (AttentionBand band = a.band; !band.bounded() && input(r, kPorts.cu_q) < 0) {
+    const TensorId seen = without_index_masks(state, a.score, band);
+    if (!band.chunk) a.score = seen, a.band = band;
+  }
   for (NodeId id : r.nodes) {
     const Node& n = state.node(id);
     if (!has_mode(n, PointwiseMode::binary_select)) continue;
@@ -304,9 +309,9 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
     rounded(to.rounded_dp, attention.dp);
     rounded(to.rounded_ds, attention.of_score);
   }
-  if (attention.score != attention.scaled || to.scale <= 0 ||
-      (written && (g.type(attention.scaled) != DataType::f32 || wanted(r, kDBias) ||
-                   attention.of_sums != attention.of_score))) {
+  if (attention.score != attention.scaled || to.scale <= 0 || wanted(r, kDBias) ||
+      (written &&
+       (g.type(attention.scaled) != DataType::f32 || attention.of_sums != attention.of_score))) {
     between(to.score, attention.scaled, attention.score);
     if (written) {
       between(to.gradient, attention.of_score, attention.of_sums, 1);

@@ -5,6 +5,7 @@
 #include "planner/spec/attention_by_hand.hpp"
 #include "planner/spec/body_builder.hpp"
 #include "planner/spec/body_copy.hpp"
+#include "planner/spec/index_mask.hpp"
 #include "schedule/attention/forward.hpp"
 #include "schedule/attention/forward_parts.hpp"
 #include "sinter/ops/shapes_sdpa.hpp"
@@ -148,6 +149,8 @@ std::optional<AttentionNodes> attention_of_region(const FusionState& state, Node
   a.sink = input(shapes::kSdpaPorts.sink);
   a.offsets_q = input(shapes::kSdpaPorts.cu_q);
   a.offsets_kv = input(shapes::kSdpaPorts.cu_kv);
+  // A bias may hide keys by their place.
+  if (!a.band.bounded() && a.offsets_q < 0) a.score = without_index_masks(state, a.score, a.band);
   a.band.padding = a.band.padding || a.offsets_q >= 0;
   return a;
 }

@@ -1,0 +1,190 @@
+#include "planner/match/recomputed_biases.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "sinter/ops/shapes_sdpa.hpp"
+
+namespace sinter {
+namespace {
+
+using M = PointwiseMode;
+
+// Picoseconds a pair of query and key. (On an H200: b16 h16 s512 d64 plain, with ALiBi's three
+// operations, and with a bias of pairs in a box 46.8, 62 and 60.0 us; b32 h12 s512 d64 plain and
+// with a mask of keys in a box 69 and 79; gradients of b16 h16 s512 d64 plain, with a box, element
+// by element 156, 170 and 225.)
+constexpr double kOperation = 0.05, kBox = 0.2, kBoxOfKeys = 0.1, kOfRow = 0.05, kElement = 0.8;
+constexpr double kKernel = 4e6;          // picoseconds of the kernel that writes a bias
+constexpr double kMostOperations = 24;   // that registers and compilers bear
+constexpr int kMostBoxes = 2;            // loads_beside()
+constexpr std::int64_t kLineBytes = 16;  // what boxes begin at
+
+// Operations of about an addition's time.
+double operations(M mode) {
+  switch (mode) {
+    case M::identity:
+    case M::gen_index:
+      return 0;
+    case M::add:
+    case M::sub:
+    case M::mul:
+    case M::add_square:
+    case M::min:
+    case M::max:
+    case M::abs:
+    case M::neg:
+    case M::ceil:
+    case M::floor:
+    case M::round:
+    case M::relu_fwd:
+    case M::logical_and:
+    case M::logical_or:
+    case M::logical_not:
+    case M::cmp_eq:
+    case M::cmp_neq:
+    case M::cmp_gt:
+    case M::cmp_ge:
+    case M::cmp_lt:
+    case M::cmp_le:
+    case M::binary_select:
+      return 1;
+    case M::exp:
+    case M::sqrt:
+    case M::rsqrt:
+    case M::reciprocal:
+    case M::div:
+    case M::tanh_fwd:
+    case M::sigmoid_fwd:
+      return 8;
+    default:
+      return kMostOperations;
+  }
+}
+
+class Biases {
+ public:
+  Biases(const FusionState& state, std::span<const TensorId> overwritten)
+      : state_(state), g_(state.graph()), overwritten_(overwritten) {}
+
+  std::vector<NodeId> run() {
+    std::map<TensorId, std::vector<const Region*>> readers;
+    for (const Region& r : state_.regions()) {
+      const bool forward = r.op == OpKind::sdpa;
+      const auto port = static_cast<std::size_t>(forward ? shapes::kSdpaPorts.bias
+                                                         : shapes::kSdpaBackwardPorts.bias);
+      if (r.written_out || r.inputs[port] < 0) continue;
+      readers[r.inputs[port]].push_back(&r);
+    }
+    std::vector<NodeId> all;
+    for (const auto& [bias, regions] : readers) {
+      std::vector<NodeId> made = nodes_of(bias, regions);
+      all.insert(all.end(), made.begin(), made.end());
+    }
+    return all;
+  }
+
+ private:
+  // What `t` is made of, and what is read for it; false where a body cannot have it.
+  struct Parts {
+    std::set<NodeId> nodes;
+    std::set<TensorId> read;
+  };
+  bool collect(TensorId t, Parts& parts) const {
+    if (t < 0 || g_[t].has_value) return true;
+    const NodeId p = g_[t].producer;
+    if (p >= 0 && parts.nodes.contains(p)) return true;
+    if (state_.producer(state_.storage()[t].root) < 0) {
+      parts.read.insert(t);
+      return fits_f32(state_.storage()[t].type) && !overwrites(t);
+    }
+    const Node& n = state_.node(p);
+    if (n.op != OpKind::pointwise || !g_.is_virtual(t) || state_.storage()[t].root != t ||
+        g_.arithmetic(n) != DataType::f32 || !fits_f32(g_.type(t)))
+      return false;
+    for (NodeId c : state_.consumers(t))
+      if (state_.node(c).op != OpKind::pointwise) return false;
+    parts.nodes.insert(p);
+    const auto operands = state_.operands(p);
+    return std::ranges::all_of(operands, [&](TensorId x) { return collect(x, parts); });
+  }
+  bool overwrites(TensorId t) const {
+    return std::ranges::find(overwritten_, state_.storage()[t].root) != overwritten_.end();
+  }
+
+  // The extent of the last dim but `i`.
+  std::int64_t from_last(TensorId t, int i) const {
+    const Dims& dim = g_[t].dim;
+    return i < dim.size() ? dim[dim.size() - 1 - i] : 1;
+  }
+  bool differs_in_head(TensorId t) const { return from_last(t, 0) > 1 || from_last(t, 1) > 1; }
+
+  // Whether boxes of keys can be loaded.
+  bool lies_in_lines(TensorId t) const {
+    const Location& at = state_.storage()[t];
+    const Dims& dim = g_[t].dim;
+    const std::int64_t bytes = info(at.type).bytes;
+    if (at.stride.back() != 1 || bytes > 4 || at.offset * bytes % kLineBytes != 0) return false;
+    for (int i = 0; i + 1 < dim.size(); ++i)
+      if (dim[i] > 1 && at.stride[i] * bytes % kLineBytes != 0) return false;
+    return true;
+  }
+
+  // Picoseconds a pair of what is read; none where it may be read in many places.
+  std::optional<double> of_reads(const Parts& parts, bool forward) const {
+    double all = 0;
+    int boxes = 0;
+    for (TensorId t : parts.read) {
+      const bool of_keys = from_last(t, 0) > 1, of_rows = from_last(t, 1) > 1;
+      if (!of_keys) {
+        all += !of_rows ? 0 : forward ? kOfRow : kElement;
+        continue;
+      }
+      if (!lies_in_lines(t) || ++boxes > kMostBoxes) return {};
+      const bool boxed = of_rows && boxes == 1 && info(state_.storage()[t].type).bytes == 2;
+      all += forward ? (of_rows ? kBox : kBoxOfKeys) : boxed ? kBox : kElement;
+    }
+    return all;
+  }
+
+  std::vector<NodeId> nodes_of(TensorId bias, const std::vector<const Region*>& regions) const {
+    Parts parts;
+    if (g_[bias].producer < 0 || state_.recomputed(g_[bias].producer) || !collect(bias, parts))
+      return {};
+    const double bytes = static_cast<double>(state_.bytes(bias));
+    double made = 0, read = 0;
+    for (NodeId n : parts.nodes) {
+      const TensorId t = state_.node(n).outputs[0];
+      // What is one number a head is computed once a tile (OfHead).
+      if (differs_in_head(t))
+        made += operations(std::get<PointwiseAttributes>(state_.node(n).attributes).mode);
+    }
+    for (TensorId t : parts.read) read += static_cast<double>(state_.bytes(t));
+    if (made > kMostOperations || read > bytes) return {};
+    double again = 0, from_memory = kKernel + 2 * bytes / state_.device().memory_bandwidth * 1e6;
+    for (const Region* r : regions) {
+      const Dims &q = g_[r->inputs[0]].dim, &k = g_[r->inputs[1]].dim;
+      const double pairs = static_cast<double>(q[0] * q[1] * q[2]) * static_cast<double>(k[2]);
+      const auto reads = of_reads(parts, r->op == OpKind::sdpa);
+      if (!reads) return {};
+      again += pairs * (made * kOperation + *reads);
+      from_memory += pairs * kBox;
+    }
+    if (again > from_memory) return {};
+    return {parts.nodes.begin(), parts.nodes.end()};
+  }
+
+  const FusionState& state_;
+  const Graph& g_;
+  std::span<const TensorId> overwritten_;
+};
+
+}  // namespace
+
+std::vector<NodeId> nodes_of_recomputed_biases(const FusionState& state,
+                                               std::span<const TensorId> overwritten) {
+  return Biases(state, overwritten).run();
+}
+
+}  // namespace sinter
