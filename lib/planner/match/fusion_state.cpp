@@ -139,6 +139,11 @@ bool FusionState::readers_may_make(NodeId n) const {
          });
 }
 
+// Whose biases are made again where recomputed_biases.hpp says so.
+bool FusionState::is_read_by_attention(NodeId n) const {
+  return std::ranges::any_of(consumers(node(n).outputs[0]), [&](NodeId c) { return region_of(c); });
+}
+
 bool FusionState::may_read_later(TensorId t) const {
   return given(t) && std::ranges::find(overwritten_, storage_[t].root) == overwritten_.end();
 }
@@ -147,12 +152,14 @@ bool FusionState::recompute_chains() {
   bool found = false;
   std::vector<bool> may;
   for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i)
-    may.push_back(readers_may_make(i));
+    may.push_back(readers_may_make(i) && !is_read_by_attention(i));
   for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i) {
-    if (no_kernel(i) || consumers(node(i).outputs[0]).size() < 2) continue;
+    if (!may[static_cast<std::size_t>(i)] || no_kernel(i) ||
+        consumers(node(i).outputs[0]).size() < 2)
+      continue;
     std::vector<NodeId> chain{i};
     std::set<TensorId> read;
-    bool whole = may[static_cast<std::size_t>(i)];
+    bool whole = true;
     for (std::size_t j = 0; whole && j < chain.size() && chain.size() <= kRecomputeCost; ++j)
       for (TensorId x : operands(chain[j])) {
         if (x < 0 || graph_[x].has_value) continue;
