@@ -16,12 +16,13 @@ struct Heads {
   std::int64_t count, keys, d = 64, queries = 1;
   double softcap = 0;
   DataType cache = bf16;
+  std::int64_t shared = 1;  // heads of q for each of k and v
 };
 
 AttentionConfig schedule_of(const Heads& h) {
   Graph g({.name = "attention", .io = bf16, .intermediate = f32});
   const auto tensor = [&](const char* name, std::int64_t rows) {
-    return g.tensor({.name = name, .dim = {1, h.count, rows, h.d}});
+    return g.tensor({.name = name, .dim = {1, h.count * h.shared, rows, h.d}});
   };
   const auto cache = [&](const char* name) {
     return g.tensor({.name = name, .dim = {1, h.count, h.keys, h.d}, .data_type = h.cache});
@@ -73,6 +74,18 @@ TEST_CASE("warps divide the keys of f8 where each has many tiles") {
     CHECK(e.by_warps);
   }
   CHECK(cached(8, 8192).stages == 3);
+}
+
+TEST_CASE("parts of the keys of many heads over one leave half of the SMs idle or fill them") {
+  const auto parts = [](std::int64_t count, std::int64_t keys, std::int64_t shared) {
+    return schedule_of({.count = count, .keys = keys, .d = 128, .shared = shared}).attention.splits;
+  };
+  CHECK(parts(16, 16384, 64) == 8);
+  CHECK(parts(16, 65536, 64) == 8);
+  CHECK(parts(32, 16384, 64) == 4);
+  CHECK(parts(16, 4096, 32) == 4);
+  CHECK(parts(8, 8192, 32) == 8);
+  CHECK(parts(8, 32768, 4) == 9);  // few rows
 }
 
 }  // namespace

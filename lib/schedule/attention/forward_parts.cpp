@@ -277,6 +277,11 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
   // Of few rows: what one consumer reaches alone, and one SM of its bandwidth. (On an H200, b4 h32
   // of 8, d128: 8192 keys by 32 CTAs 68 us; b1, 16384 keys by 64 CTAs and by 128 22.4 and 24.4.)
   constexpr double kReachedFew = 0.57, kOfSm = 0.7;
+  // Parts of more than 16 rows get less on more than half of the SMs, and the longest one is the
+  // last. (On an H200, one query of 64 heads of one, d128, b16, us, by 4, 5, 6 and 8 parts: 16,384
+  // keys 41.6, 45.0, 43.6, 40.8; 65,536 keys by 5 and 8 168 and 132. 32 heads, b8, 8192 keys, by 8,
+  // 12 and 16 15.7, 17.1, 17.2.)
+  constexpr double kOfSmBeside = 0.51;
   // Clusters of more than two blocks lie so that memory brings half as much to each block where
   // there are many, whatever the kernel does with it. (On an H200, h32 of 8, d128, us, by blocks of
   // a cluster: b1, 16,384 keys, 3 38.9, 5 25.6, 6 22.4, 7 29.5, 8 28.3, of which the loads alone
@@ -309,10 +314,14 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
                : e.wide || rows_of(spec) <= kConsumerRows ? 0
                : few && e.alternating == 1                ? kScoreAlone
                                                           : kScore);  // of a tile
+  constexpr std::int64_t kFewRows = 16;
+  const bool beside =
+      few && a.splits > 1 && rows_of(spec) > kFewRows && 2 * static_cast<int>(e.grid) > device.sms;
   const double bytes = bytes_of_attention(spec, e, device),
                reached_of_sm = e.key_blocks > 2    ? (e.grid > kCrowded * device.sms ? kOfSmCrowded
                                                                                      : kOfSmInCluster)
                                : e.alternating > 1 ? kOfSmAlternating
+                               : beside            ? kOfSmBeside
                                : few               ? kOfSm
                                                    : 1,
                of_sm = reached_of_sm * device.sm_bandwidth;
@@ -328,8 +337,10 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
     return ctas / std::min(device.memory_bandwidth, ctas * of_sm);
   };
   const double rest = !few || shares || cluster ? 0 : std::fmod(items, e.grid),
+               longest =
+                   beside ? tiles_k * a.splits / std::ceil(keys_of_a_row(spec) / e.tile_k) : 1,
                memory = rest == 0
-                            ? bytes / e.grid * streamed(e.grid)
+                            ? bytes * longest / e.grid * streamed(e.grid)
                             : bytes / items *
                                   (std::floor(items / e.grid) * streamed(e.grid) + streamed(rest));
   return (few ? kStartFew : kStart) +
