@@ -48,6 +48,16 @@ std::string suggestion(std::string_view word, std::span<const std::string_view> 
   if (const auto longer = std::ranges::find_if(known, begins);
       best.empty() && text.size() > 2 && longer != known.end())
     best = *longer;
+  // "conv2d" for "conv_fprop": the first of several words is the nearest.
+  if (!best.empty() || text.size() < 4) best_distance = 0;
+  for (auto candidate : known) {
+    const std::string first = lower_case(candidate.substr(0, candidate.find('_')));
+    if (first.size() < 4 || first.size() == candidate.size()) continue;
+    const std::size_t distance = edit_distance(text, first);
+    if (distance >= best_distance) continue;
+    best_distance = distance;
+    best = candidate;
+  }
   return best.empty() ? std::string{} : "did you mean '" + std::string(best) + "'";
 }
 
