@@ -17,6 +17,7 @@ struct Packed {
   std::int64_t d = 32, dv = 32, sequences = 3, tokens = 70, key_tokens = 90;
   SdpaAttributes attributes = {};
   bool backward = false, computed = false;  // offsets that the graph computes where they are read
+  bool plain = false;                       // one sequence, without offsets
 };
 
 const GraphOptions kOptions{.name = "packed", .io = bf16, .intermediate = f32};
@@ -35,8 +36,13 @@ void add_to(Graph& graph, const Packed& c) {
   };
   const Tensor q = tensor("q", 4, c.tokens, c.d), k = tensor("k", 2, c.key_tokens, c.d),
                v = tensor("v", 2, c.key_tokens, c.dv);
-  const SdpaInputs in{.cu_seq_len_q = offsets("offsets_q"), .cu_seq_len_kv = offsets("offsets_kv")};
+  SdpaInputs in;
+  if (!c.plain) in.cu_seq_len_q = offsets("offsets_q"), in.cu_seq_len_kv = offsets("offsets_kv");
   SdpaAttributes a = c.attributes;
+  if (a.dropout_probability > 0) {
+    in.seed = g->tensor({.name = "seed", .dim = {1}, .data_type = i64});
+    in.offset = g->tensor({.name = "offset", .dim = {1}, .data_type = i64});
+  }
   if (!c.backward) {
     g->output(sdpa(q, k, v, a, in).o, "o");
     return;
@@ -112,30 +118,36 @@ TEST_CASE("CTAs share the queries that a tile of packed keys meets where tiles l
   check_values(*graph_of({.tokens = 300, .key_tokens = 300, .backward = true}));
 }
 
-TEST_CASE("gradients of packed sequences have one text for the tokens of a class", "[nvrtc]") {
+TEST_CASE("attention and its gradients have one text for the tokens of a class", "[nvrtc]") {
   if (!can_compile()) return;
-  const auto build = [](Graph& g, GraphBuilder::Extents e) {
-    add_to(g, {.tokens = e[0], .key_tokens = e[1], .backward = true});
-  };
-  const GraphBuilder builder(build);
-  ExtentClasses classes(builder, {dyn("tokens", 1, 4096, {512}), dyn("keys", 1, 4096, {512})},
-                        kOptions, {.architecture = "sm_90a"});
-  std::set<std::string> texts;
-  for (const std::vector<std::int64_t>& extents :
-       {std::vector<std::int64_t>{600, 701}, std::vector<std::int64_t>{1000, 900}}) {
-    auto g = Shared<Graph>::make(kOptions);
-    build(*g, extents);
-    const auto plan = classes.plan(*g, extents);
-    REQUIRE(plan);
-    for (const PlanKernel& k : plan->data().kernels) {
-      if (k.entry.find("attention_backward") == k.entry.npos || !texts.insert(k.source).second)
-        continue;
-      const auto compiled = compile_uncached({k.source, k.entry, "sm_90a", false});
-      INFO(k.entry);
-      CHECK((compiled ? "" : compiled.error().message()) == "");
+  const SdpaAttributes dropout{.dropout_probability = 0.1};
+  for (const Packed& c : {Packed{.backward = true}, Packed{.attributes = dropout, .backward = true},
+                          Packed{.attributes = dropout, .backward = true, .plain = true}}) {
+    const auto build = [&](Graph& g, GraphBuilder::Extents e) {
+      Packed of_extents = c;
+      of_extents.tokens = e[0], of_extents.key_tokens = e[1];
+      add_to(g, of_extents);
+    };
+    const GraphBuilder builder(build);
+    ExtentClasses classes(builder, {dyn("tokens", 1, 4096, {512}), dyn("keys", 1, 4096, {512})},
+                          kOptions, {.architecture = "sm_90a"});
+    std::set<std::string> texts;
+    for (const std::vector<std::int64_t>& extents :
+         {std::vector<std::int64_t>{600, 701}, std::vector<std::int64_t>{1000, 900}}) {
+      auto g = Shared<Graph>::make(kOptions);
+      build(*g, extents);
+      const auto plan = classes.plan(*g, extents);
+      REQUIRE(plan);
+      for (const PlanKernel& k : plan->data().kernels) {
+        if (k.entry.find("attention") == k.entry.npos || !texts.insert(k.source).second) continue;
+        const auto compiled = compile_uncached({k.source, k.entry, "sm_90a", false});
+        INFO(k.entry);
+        CHECK((compiled ? "" : compiled.error().message()) == "");
+      }
     }
+    // Forward, packed sequences are scheduled by their number of tokens.
+    CHECK(texts.size() == (c.plain ? 2 : 3));
   }
-  CHECK(texts.size() == 1);
 }
 
 TEST_CASE("tiles of packed sequences are as many as lengths may ask for") {

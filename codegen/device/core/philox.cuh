@@ -160,11 +160,12 @@ SINTER_DEVICE void draw(long long seed, long long offset, const Coord& c, Pack& 
 }
 
 // The index along which four elements from a multiple of four on belong to one run, whatever the
-// others are; -1: none.
+// others are; -1: none, or strides come with the launch.
 template <class Access, int rank>
 constexpr int index_of_runs() {
   if (Access::Via::size > 0 || Access::Windows::size > 0 || Access::offset % 4 != 0) return -1;
   int found = -1;
+  if (!Access::Stride::literals(0, rank)) return -1;
   for (int i = 0; i < rank; ++i) {
     if (Access::Stride::at(i) % 4 == 0) continue;
     if (Access::Stride::at(i) != 1 || found >= 0) return -1;
