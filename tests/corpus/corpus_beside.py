@@ -53,6 +53,30 @@ def groups_before_convolution():
 groups_before_convolution()
 
 
+def groups_between_convolutions():
+    """Both convolutions of a residual block give their channels last, as the norm behind each reads them."""
+    n, c, h = 2, 24, 9
+    last = {"stride": [h * h * c, 1, h * c, c]}
+    g = Graph("groupnorm_between_convolutions", "bf16")
+    g.tensor("x", [n, c, h, h], **last)
+    for t in ("scale", "shift"):
+        g.tensor(t, [1, c, 1, 1])
+    epsilon = g.value("epsilon", 1e-5)
+    at = "x"
+    for i in "ab":
+        g.tensor("w" + i, [c, c, 3, 3], stride=[9 * c, 1, 3 * c, c])
+        g.conv(at, "w" + i, "sums" + i, pre_padding=[1, 1], post_padding=[1, 1])
+        g.tensor("sums" + i, data_type="bf16")
+        g.node("groupnorm", {"X": "sums" + i, "SCALE": "scale", "BIAS": "shift", "epsilon": epsilon}, "norm" + i,
+               groups=3)
+        at = g.pointwise("swish_fwd", "active" + i, "norm" + i)
+    g.pointwise("add", "y", at, "x")
+    g.output("y", **last)
+
+
+groups_between_convolutions()
+
+
 def products_of_tiny_matrices():
     """So many that each is a sum for every element; columns in packs, or one by one."""
     for name, io, m, n, k, turned in [("f32", "f32", 4, 4, 4, False), ("bf16", "bf16", 3, 8, 5, True)]:

@@ -48,8 +48,9 @@ const Pass* const kMovement[] = {
     &sink_view_pass,
     &store_copy_pass,
 };
-// Behind all that moves, since a layout is taken over from where the operand lies in the end; what
-// convolutions read says itself how it lies.
+// Behind all that moves, since a layout is taken over from where the operand lies in the end, and
+// in a graph of its own, whose nodes come in the order of execution: one that was made by a
+// movement would get its layout behind its readers. What convolutions read says itself how it lies.
 const Pass* const kLayout[] = {&channels_last_pass, &propagate_layout_pass,
                                &layout_for_reshape_pass};
 // Behind what finds the order in which a concatenation lies.
@@ -61,7 +62,8 @@ const Pass* const kStores[] = {&store_narrow_pass};
 const Pass* const kPools[] = {&pool_narrow_pass};
 
 const PassGroup kGroups[] = {
-    {.repeated = kMovement, .once = kLayout},
+    {.repeated = kMovement, .once = {}},
+    {.repeated = {}, .once = kLayout},
     {.repeated = {}, .once = kTypes},
     {.repeated = {}, .once = kScales, .needs_wgmma = true},
     {.repeated = {}, .once = kStores, .needs_wgmma = true},

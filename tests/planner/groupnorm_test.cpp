@@ -1,0 +1,44 @@
+// Group norms between convolutions: where images lie, and what is stored.
+#include "plan/access.hpp"
+#include "planner/images.hpp"
+#include "planner/moved.hpp"
+
+using namespace sinter;
+using namespace sinter::test;
+
+namespace {
+
+constexpr std::int64_t kGroups = 32;
+
+// The index of the domain along which neighbours lie.
+int inner_index(const KernelSpec& spec, const KernelPort& p) {
+  for (int i = 0; i < spec.extent.size(); ++i)
+    if (p.access.stride[i] == 1 && spec.extent[i] > 1) return i;
+  return -1;
+}
+
+}  // namespace
+
+// The norm's own reshapes are moved behind it; the convolution behind them still sees how its image
+// lies.
+TEST_CASE("a convolution behind a norm of groups gives its channels last, as it gets them") {
+  const Dims dim{8, 320, 32, 32};
+  Images i;
+  Graph& g = *i.g;
+  const auto x = i.input("x", dim), s = g.tensor({.name = "s", .dim = {1, 320, 1, 1}});
+  const auto layer = [&](const Tensor& t, const char* name) {
+    const auto sums = conv_fprop(t, i.input(name, {320, 320, 3, 3}), padded(1));
+    return swish(groupnorm(sums, s, s, 1e-5, {.groups = kGroups}).y);
+  };
+  i.output(layer(layer(x, "w"), "v") + x, "y", dim);
+  int images = 0;
+  for (const KernelSpec& spec : kernels(g, "sm_90a"))
+    for (const KernelPort& p : spec.ports) {
+      if (elements_reached(spec.extent, p.access) != count(dim)) continue;
+      ++images;
+      const int inner = inner_index(spec, p);
+      REQUIRE(inner >= 0);
+      CHECK(spec.extent[inner] % 10 == 0);  // channels of a group, or all
+    }
+  CHECK(images >= 7);
+}
