@@ -136,6 +136,31 @@ gradients_over_channels("layernorm_backward", 3, 40, 9, 16)
 gradients_over_channels("rmsnorm_backward", 2, 70, 33)
 
 
+def gradients_behind_a_convolution():
+    """Channels are summed up whatever their groups; what is normalised is known in groups alone."""
+    n, c, h = 2, 24, 9
+    last = {"stride": [h * h * c, 1, h * c, c]}
+    g = Graph("groupnorm_gradients_behind_convolution", "bf16")
+    for t in ("x", "pre", "dy"):
+        g.tensor(t, [n, c, h, h], **last)
+    g.tensor("w", [c, c, 3, 3], stride=[9 * c, 1, 3 * c, c])
+    g.tensor("scale", [1, c, 1, 1])
+    for t in ("mean", "inv_variance"):
+        g.tensor(t, [n, 3, 1, 1], data_type="f32")
+    g.tensor("above", [n, c, h, h], data_type="bf16")
+    g.node("conv_dgrad", {"DY": "dy", "W": "w"}, {"DX": "above"}, pre_padding=[1, 1], post_padding=[1, 1])
+    g.pointwise("swish_bwd", "active", "above", "pre")
+    g.tensor("active", data_type="bf16")
+    g.node("groupnorm_backward", {"DY": "active", "X": "x", "SCALE": "scale", "MEAN": "mean",
+                                  "INV_VARIANCE": "inv_variance"},
+           {"DX": "dx", "DSCALE": "dscale", "DBIAS": "dbias"}, groups=3)
+    g.output("dx", **last)
+    g.output("dscale", "dbias", data_type="f32")
+
+
+gradients_behind_a_convolution()
+
+
 # Heads of one row, of which several CTAs on an SM have one each.
 attention("beside_each_other", b=7, hq=20, hk=20, sq=1, skv=300, d=32, dv=32, attn_scale=0.18)
 attention("beside_each_other_grouped", b=5, hq=64, hk=32, sq=2, skv=300, d=48, dv=40, attn_scale=0.2, causal_mask_bottom_right=True)

@@ -42,3 +42,27 @@ TEST_CASE("a convolution behind a norm of groups gives its channels last, as it 
     }
   CHECK(images >= 7);
 }
+
+// Its channels are summed up whatever their groups, in which alone the norm's statistics are known.
+TEST_CASE("gradients of a norm of groups are computed in groups, whoever computed what they read") {
+  const Dims dim{8, 320, 32, 32};
+  Images i;
+  Graph& g = *i.g;
+  const auto statistics = [&](const char* name) {
+    return g.tensor({.name = name, .dim = {8, kGroups, 1, 1}, .data_type = f32});
+  };
+  const auto above = conv_dgrad(i.input("dy", dim), i.input("w", {320, 320, 3, 3}), dim, padded(1));
+  const auto dy = swish_backward(above, i.input("active", dim));
+  const auto r =
+      groupnorm_backward(dy, i.input("x", dim), g.tensor({.name = "s", .dim = {1, 320, 1, 1}}),
+                         statistics("mean"), statistics("inv"), kGroups);
+  i.output(r.dx, "dx", dim);
+  g.output(r.dscale, "dscale", {.data_type = f32});
+  g.output(r.dbias, "dbias", {.data_type = f32});
+  int images = 0;
+  for (const KernelSpec& spec : kernels(g, "sm_90a"))
+    for (const KernelPort& p : spec.ports)
+      images += elements_reached(spec.extent, p.access) == count(dim);
+  // `active` and what the product's kernel gives; that and x, twice; dx.
+  CHECK(images == 7);
+}

@@ -4,6 +4,7 @@
 //     x -> matmul -> reshape -> add b -> y        =>        x -> matmul -> add (b reshaped back) ->
 //     reshape -> y
 #include <algorithm>
+#include <iterator>
 
 #include "lower/op_kinds.hpp"
 #include "planner/rewrite/pass.hpp"
@@ -134,6 +135,29 @@ bool shown_to_others(const Rewriter& g, TensorId t) {
   return false;
 }
 
+// Whether a tensor is computed from another one, element by element and along rows.
+bool comes_from(const Rewriter& g, TensorId x, TensorId y) {
+  std::vector<TensorId> seen{x};
+  for (std::size_t i = 0; i < seen.size() && i < kMostChained; ++i) {
+    if (seen[i] == y) return true;
+    const Node* n = elementwise(g, seen[i]);
+    if (!n) n = g.made_by(seen[i], OpKind::reduction);
+    if (n)
+      std::ranges::copy_if(n->inputs, std::back_inserter(seen), [](TensorId t) { return t >= 0; });
+  }
+  return false;
+}
+
+// Whether an operand over the dims of `y`, a view, is computed by whoever reads it, and could not
+// be over those before the view: to be shown so it would be stored. (A group norm's gradient reads
+// what it normalises in groups, and sums up its channels, whatever their groups.) What is computed
+// from `y` itself moves with it.
+bool stored_to_be_shown(const MovedViews& views, TensorId x, const View& back, TensorId y) {
+  int budget = kMostChained;
+  return views.g[x].dim == back.from && views.recomputed(x) && !comes_from(views.g, x, y) &&
+         !views.hoists(x, back, budget);
+}
+
 bool sink_view(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
@@ -156,6 +180,7 @@ bool sink_view(MovedViews& views, NodeId id) {
   else if (shown_to_others(g, t))
     return false;
   const auto shows = [&](TensorId x) {
+    if (stored_to_be_shown(views, x, back, y)) return false;
     return views.shows(x, back) || (written_over(g, x, back) && shown_again(g, y, back.to));
   };
   for (NodeId r : readers)
