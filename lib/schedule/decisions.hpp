@@ -35,6 +35,7 @@ class Decisions {
     part_size,     // of these: how long their parts are
     pooled,        // of max pooling: whether the convolution's kernel does it
     transposed,    // of rows: whether others transpose what lies across them
+    grouped,       // of rows in groups, channels last: whether clusters hold them
   };
   // What was decided for the node, or else what `choose()` says.
   template <class Choose>

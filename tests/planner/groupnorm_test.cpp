@@ -66,3 +66,23 @@ TEST_CASE("gradients of a norm of groups are computed in groups, whoever compute
   // `active` and what the product's kernel gives; that and x, twice; dx.
   CHECK(images == 7);
 }
+
+// (Measured: see hold_groups() in lib/planner/split/split.cpp.)
+TEST_CASE("many groups of few channels are normalised in three kernels, few by clusters") {
+  struct Case {
+    Dims dim;
+    std::size_t kernels;
+  };
+  const Case cases[] = {{{8, 960, 64, 64}, 3},
+                        {{8, 1920, 32, 32}, 3},
+                        {{8, 960, 32, 32}, 3},
+                        {{16, 1280, 16, 16}, 1},
+                        {{64, 320, 32, 32}, 1}};
+  for (const auto& [dim, of_all] : cases) {
+    CAPTURE(dim[0], dim[1], dim[2]);
+    Images i;
+    const auto s = i.g->tensor({.name = "s", .dim = {1, dim[1], 1, 1}});
+    i.output(swish(groupnorm(i.input("x", dim), s, s, 1e-5, {.groups = kGroups}).y), "y", dim);
+    CHECK(kernels(*i.g, "sm_90a").size() == of_all);
+  }
+}

@@ -377,6 +377,37 @@ std::vector<KernelSpec> split_pieces(KernelSpec spec, const PlanContext& context
   return split_statistics(spec, true, std::max<std::int64_t>(wished, 1), context, temporaries);
 }
 
+// Whether pieces of rows are so many that three kernels take no longer than one.
+bool many_pieces(const KernelSpec& spec, const DeviceModel& device) {
+  return outer_rows(spec) * columns_of(spec) / short_piece(spec) / elements_of_block(device) >=
+         kManyPieces;
+}
+
+// Groups of channels, which lie last: one kernel where clusters hold an image's lines of them, or
+// those of the pieces, where these are many and estimated to take less: few clusters run at once,
+// which load and store in turns. Empty where clusters hold none. (Group norms and swish, channels
+// last, 32 groups, on an H200, us held by clusters and in three kernels: 8 x 960 x 64 x 64 79.4 and
+// 65.0, 8 x 640 x 64 x 64 44.7 and 38.4, 8 x 1920 x 32 x 32 52.2 and 35.6, 8 x 960 x 32 x 32 24.2
+// and 20.2; of few pieces, 16 x 1280 x 16 x 16 11.1.)
+std::vector<KernelSpec> hold_groups(const KernelSpec& spec, const PlanContext& context,
+                                    Temporaries& temporaries) {
+  auto grouped = as_grouped_rows(spec);
+  if (!grouped) return {};
+  const RowwiseConfig held = schedule_rowwise(*grouped, context.device);
+  if (!held.resident || 2 * held.packing.width * held.packing.narrowest < kMoveBytes) return {};
+  Temporaries tried = temporaries;
+  std::vector<KernelSpec> pieces;
+  if (many_pieces(spec, context.device)) pieces = split_pieces(spec, context, tried);
+  const bool together = context.decisions.decide(Decisions::Kind::grouped, spec.nodes.front(), [&] {
+    double apart = 0;
+    for (const KernelSpec& k : pieces) apart += schedule_kernel(k, context).launch().microseconds;
+    return pieces.empty() || held.microseconds <= apart;
+  });
+  if (together || pieces.empty()) return {std::move(*grouped)};
+  temporaries = std::move(tried);
+  return pieces;
+}
+
 }  // namespace
 
 // (On an H200, us with 32768, 16384 and 8192: gradients of batch norms of 5 x 64 x 56 x
@@ -419,17 +450,12 @@ std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
   const std::int64_t wished = wished_parts(spec, device);
   if (has_later_elements(spec)) {
     if (unit == 0 && short_piece(spec) > 1)
-      if (auto grouped = as_grouped_rows(spec)) {
-        const RowwiseConfig held = schedule_rowwise(*grouped, device);
-        if (held.resident && 2 * held.packing.width * held.packing.narrowest >= kMoveBytes)
-          return {std::move(*grouped)};
-      }
+      if (auto kernels = hold_groups(spec, context, temporaries); !kernels.empty()) return kernels;
     const RowwiseConfig whole = schedule_rowwise(spec, device);
     if (elements / least < 2 * kFewBlocks && !slower_alone(spec, whole, device))
       return {std::move(spec)};
-    if (const std::int64_t piece = short_piece(spec);
-        piece > 1 && spec.rowwise().phases == 3 &&
-        (!whole.resident || elements / piece / least >= kManyPieces))
+    if (short_piece(spec) > 1 && spec.rowwise().phases == 3 &&
+        (!whole.resident || many_pieces(spec, device)))
       if (auto kernels = split_pieces(spec, context, temporaries); !kernels.empty()) return kernels;
     // A row alone may be shared by a cluster of blocks; where each phase reads it again, parts of
     // it can just as well be a kernel's own rows. (Batchnorm's gradients of 64 rows of 802,816
