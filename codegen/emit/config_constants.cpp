@@ -9,7 +9,8 @@
 namespace sinter {
 namespace {
 
-void add_constants(const KernelSpec&, const PointwiseConfig& s, std::vector<ConfigConstant>& c) {
+void add_constants(const KernelSpec& spec, const PointwiseConfig& s,
+                   std::vector<ConfigConstant>& c) {
   if (s.tiling.on)
     c.insert(c.end(), {{"along", s.tiling.along},
                        {"across", s.tiling.across},
@@ -22,6 +23,7 @@ void add_constants(const KernelSpec&, const PointwiseConfig& s, std::vector<Conf
                        {"staged_stores", s.tiling.stores, true},
                        {"misaligned", s.aligned_by >= 0, true}});
   if (s.places > 0) c.insert(c.end(), {{"places", s.places}, {"misaligned", 1, true}});
+  if (spec.from_end && !s.tiling.flat) c.push_back({"from_end", 1, true});
 }
 
 void add_constants(const KernelSpec& spec, const RowwiseConfig& s, std::vector<ConfigConstant>& c) {
@@ -53,6 +55,7 @@ void add_constants(const KernelSpec& spec, const RowwiseConfig& s, std::vector<C
                        {"stage_bytes", s.slot_bytes}});
   if (rows.num_partials > 0) c.push_back({"kinds", column_kinds(spec)});
   if (walkers > 0) c.push_back({"by_lanes", s.by_lanes, true});
+  if (walkers == 0 && spec.from_end) c.push_back({"from_end", 1, true});
 }
 
 // The groups of a contraction's indices.

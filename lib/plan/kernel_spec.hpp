@@ -60,6 +60,9 @@ struct KernelSpec {
   // Reductions that are complete only when the kernel has ended: of rowwise kernels and
   // contractions.
   std::vector<ColumnReduction> columns;
+  // Pointwise and rowwise: the first blocks to run take the end of the domain
+  // (lib/planner/block_order.hpp).
+  bool from_end = false;
 
   // Of the family that the caller knows it to be.
   RowwiseSpec& rowwise() { return std::get<RowwiseSpec>(family); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "planner/block_order.hpp"
 #include "planner/pooled_pixels.hpp"
 #include "planner/siblings.hpp"
 #include "planner/split/flat_rows.hpp"
@@ -66,6 +67,10 @@ void merge_siblings(KernelList& list) {
   merge_siblings(list.kernels, list.state.graph(), list.aliases);
 }
 
+void order_blocks(KernelList& list) {
+  order_blocks(list.kernels, list.state.graph(), list.state.context());
+}
+
 void make_elementwise(KernelList& list) {
   for (KernelSpec& spec : list.kernels) make_elementwise(spec);
 }
@@ -98,7 +103,11 @@ constexpr KernelPass kPasses[] = {
      pool_pixels},
     {"merge_siblings",
      "Elementwise kernels over one domain that do not need each other are one kernel.",
-     "Last, since the passes before make such kernels.", true, merge_siblings},
+     "Behind the passes that make such kernels.", true, merge_siblings},
+    {"order_blocks",
+     "A kernel that reads more than the second-level cache holds begins where the one before it "
+     "ended.",
+     "Last, when it is known which kernels follow each other.", false, order_blocks},
 };
 
 }  // namespace

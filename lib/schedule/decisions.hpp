@@ -36,6 +36,7 @@ class Decisions {
     pooled,        // of max pooling: whether the convolution's kernel does it
     transposed,    // of rows: whether others transpose what lies across them
     grouped,       // of rows in groups, channels last: whether clusters hold them
+    from_end,      // of all kernels: whether blocks may begin at the end of memory
   };
   // What was decided for the node, or else what `choose()` says.
   template <class Choose>

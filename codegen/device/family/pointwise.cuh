@@ -4,6 +4,7 @@
 #pragma once
 #include "sinter/device/core/math.cuh"
 #include "sinter/device/core/pack.cuh"
+#include "sinter/device/family/block_order.cuh"
 
 namespace sinter::pointwise {
 
@@ -65,15 +66,16 @@ SINTER_DEVICE void run_block(const Args& args) {
   constexpr Index row = static_cast<Index>(Config::threads) * width;  // one place a thread
   constexpr Index tile = row * Config::unroll;
   const Index lane = static_cast<Index>(threadIdx.x);
-  const Index first = static_cast<Index>(blockIdx.x) * tile + lane * width;
-  if (static_cast<Index>(blockIdx.x + 1) * tile <= whole) {
+  const unsigned block = block_number<Config>();
+  const Index first = static_cast<Index>(block) * tile + lane * width;
+  if (static_cast<Index>(block + 1) * tile <= whole) {
     places<Config, Body, width, Config::unroll, row>(args, first);
   } else if constexpr (!Extent::literal || elements % tile != 0) {
     if constexpr (!Extent::literal || Config::unroll > 1 || whole % row != 0)
 #pragma unroll 1
       for (Index i = first; i < whole; i += row) places<Config, Body, width, 1, row>(args, i);
     if constexpr (width > 1 && (!Extent::literal || elements != whole))
-      if (blockIdx.x + 1 == gridDim.x && whole + lane < elements)
+      if (block + 1 == gridDim.x && whole + lane < elements)
         places<Config, Body, 1, 1, row>(args, whole + lane);
   }
 }

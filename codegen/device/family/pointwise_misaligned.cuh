@@ -50,7 +50,7 @@ SINTER_DEVICE void run_misaligned(const Args& args) {
   constexpr long long row = Extent::at(Extent::size - 1);
   constexpr Index all = static_cast<Index>(Extent::product / row * Config::places);
   constexpr Index block = static_cast<Index>(Config::threads) * Config::unroll;
-  const Index begin = static_cast<Index>(blockIdx.x) * block;
+  const Index begin = static_cast<Index>(block_number<Config>()) * block;
   const Index first = begin + static_cast<Index>(threadIdx.x);
   if (all % block == 0 || begin + block <= all) {
     misaligned_places<Config, Body, Config::unroll>(args, first);

@@ -15,6 +15,7 @@
 #pragma once
 #include "sinter/device/core/clipped_pack.cuh"
 #include "sinter/device/core/hardware.cuh"
+#include "sinter/device/family/block_order.cuh"
 
 namespace sinter::rowwise {
 

@@ -489,7 +489,7 @@ SINTER_DEVICE void start(List<Phases...>, Row& rows) {
   // Of blocks that would share a row, but cannot, all but the first have one past the end.
   const bool first = blockIdx.x % Config::blocks_per_row == 0;
   const Index block = Row::blocks == Config::blocks_per_row || first
-                          ? static_cast<Index>(blockIdx.x / Config::blocks_per_row)
+                          ? static_cast<Index>(block_number<Config>() / Config::blocks_per_row)
                           : Row::rows;
   if constexpr (hardware::kernels_overlap && Config::early > 0 && Row::resident)
     if (blockIdx.x < Config::early) rows.template prefetch<Phases...>(block * count);

@@ -14,6 +14,7 @@
 #include "sinter/device/core/math.cuh"
 #include "sinter/device/core/misaligned_tile.cuh"
 #include "sinter/device/core/tile.cuh"
+#include "sinter/device/family/block_order.cuh"
 
 namespace sinter::tiled {
 
@@ -165,7 +166,7 @@ SINTER_DEVICE void run(const Args& args) {
   hardware::grid_dependency_wait();
   using S = Shape<Config>;
   __shared__ Staged staged;
-  const auto c = S::corner(blockIdx.x);
+  const auto c = S::corner(block_number<Config>());
   using Whole = Corner<typename S::Coord, true>;
   using Part = Corner<typename S::Coord, false>;
   if constexpr (S::even) {
