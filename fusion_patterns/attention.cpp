@@ -11,9 +11,9 @@
 #include "fusion_patterns/growth.hpp"
 #include "lower/op_kinds.hpp"
 #include "planner/match/pattern.hpp"
+#include "planner/rearrange/materialised_operands.hpp"
 #include "planner/spec/attention_spec.hpp"
 #include "planner/spec/contraction_spec.hpp"
-#include "planner/split/materialised_operands.hpp"
 #include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "planner/match/pattern.hpp"
+#include "planner/rearrange/materialised_operands.hpp"
 #include "planner/spec/attention_backward_spec.hpp"
-#include "planner/split/materialised_operands.hpp"
 
 namespace sinter {
 namespace {

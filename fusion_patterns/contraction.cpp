@@ -16,9 +16,9 @@
 #include "fusion_patterns/growth.hpp"
 #include "lower/op_kinds.hpp"
 #include "planner/match/pattern.hpp"
+#include "planner/rearrange/materialised_operands.hpp"
 #include "planner/spec/contraction_spec.hpp"
 #include "planner/spec/row_sums.hpp"
-#include "planner/split/materialised_operands.hpp"
 #include "planner/split/split_k.hpp"
 #include "schedule/contraction/depthwise.hpp"
 

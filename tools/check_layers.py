@@ -35,8 +35,11 @@ ALLOWED = {
     "lib/planner/spec": ["include", "lib/target", "lib/lower", "lib/plan", "lib/schedule",
                          "lib/reference/element.hpp", "lib/planner/memory",
                          "lib/planner/rewrite/views.hpp", "lib/planner/match"],
-    "lib/planner/split": ["include", "lib/base", "lib/target", "lib/plan", "lib/schedule",
-                          "lib/lower", "lib/planner/match", "lib/planner/spec"],
+    "lib/planner/split": ["include", "lib/target", "lib/plan", "lib/schedule", "lib/planner/match",
+                          "lib/planner/spec"],
+    "lib/planner/rearrange": ["include", "lib/base", "lib/target", "lib/plan", "lib/schedule",
+                              "lib/lower", "lib/planner/match", "lib/planner/spec",
+                              "lib/planner/split"],
     "lib/planner": ["include", "lib/base", "lib/target", "lib/plan", "lib/schedule", "lib/lower",
                     "lib/reference", "lib/planner"],
     # The planner asks patterns() for these, which implement its interface.

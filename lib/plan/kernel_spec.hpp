@@ -61,7 +61,7 @@ struct KernelSpec {
   // contractions.
   std::vector<ColumnReduction> columns;
   // Pointwise and rowwise: the first blocks to run take the end of the domain
-  // (lib/planner/block_order.hpp).
+  // (lib/planner/passes/block_order.hpp).
   bool from_end = false;
 
   // Of the family that the caller knows it to be.

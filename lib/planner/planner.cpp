@@ -9,8 +9,8 @@
 
 #include "lower/op_kinds.hpp"
 #include "plan/access.hpp"
-#include "planner/kernel_passes.hpp"
 #include "planner/match/pattern.hpp"
+#include "planner/passes/kernel_passes.hpp"
 #include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 

@@ -1,5 +1,5 @@
 // Which kernels' blocks begin at the end of memory.
-#include "planner/block_order.hpp"
+#include "planner/passes/block_order.hpp"
 
 #include "emit/emit.hpp"
 #include "planner/moved.hpp"

@@ -1,4 +1,4 @@
-#include "planner/kernel_passes.hpp"
+#include "planner/passes/kernel_passes.hpp"
 
 #include <set>
 #include <string_view>

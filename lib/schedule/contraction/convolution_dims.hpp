@@ -11,7 +11,7 @@
 namespace sinter {
 
 // Of a convolution zeros dominate that a copied filter has beside its taps: negative ones, of which
-// it has no others (planner/split/index_map.hpp).
+// it has no others (planner/rearrange/index_map.hpp).
 bool has_marked_zeros(const ContractionSpec& contraction);
 
 // One product of plain operands, of whichever sums.

@@ -1,8 +1,8 @@
-#include "planner/split/widened.hpp"
+#include "planner/rearrange/widened.hpp"
 
 #include "plan/access.hpp"
+#include "planner/rearrange/index_map.hpp"
 #include "planner/spec/domain.hpp"
-#include "planner/split/index_map.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/schedule_parts.hpp"

@@ -1,11 +1,11 @@
-#include "planner/split/empty_phases.hpp"
+#include "planner/rearrange/empty_phases.hpp"
 
 #include <algorithm>
 
 #include "plan/access.hpp"
+#include "planner/rearrange/index_map.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
-#include "planner/split/index_map.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/contraction/index_order.hpp"
 

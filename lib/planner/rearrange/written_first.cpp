@@ -1,4 +1,4 @@
-#include "planner/split/written_first.hpp"
+#include "planner/rearrange/written_first.hpp"
 
 #include <fmt/format.h>
 

@@ -1,14 +1,14 @@
-#include "planner/split/space_to_depth.hpp"
+#include "planner/rearrange/space_to_depth.hpp"
 
 #include <algorithm>
 
 #include "plan/access.hpp"
 #include "plan/tma_limits.hpp"
+#include "planner/rearrange/few_channels.hpp"
+#include "planner/rearrange/index_map.hpp"
+#include "planner/rearrange/unbounded_windows.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
-#include "planner/split/few_channels.hpp"
-#include "planner/split/index_map.hpp"
-#include "planner/split/unbounded_windows.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 
 namespace sinter {

@@ -1,4 +1,4 @@
-#include "planner/split/bf16_parts.hpp"
+#include "planner/rearrange/bf16_parts.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,10 +8,10 @@
 #include <span>
 
 #include "plan/access.hpp"
+#include "planner/rearrange/index_map.hpp"
+#include "planner/rearrange/written_first.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
-#include "planner/split/index_map.hpp"
-#include "planner/split/written_first.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/contraction/held_type.hpp"
 #include "schedule/contraction/index_order.hpp"

@@ -1,12 +1,12 @@
-#include "planner/split/few_channels.hpp"
+#include "planner/rearrange/few_channels.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 
 #include "plan/access.hpp"
 #include "plan/tma_limits.hpp"
+#include "planner/rearrange/index_map.hpp"
 #include "planner/spec/domain.hpp"
-#include "planner/split/index_map.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/contraction/implicit_gemm.hpp"
 #include "schedule/contraction/index_order.hpp"

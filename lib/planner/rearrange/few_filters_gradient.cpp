@@ -1,13 +1,13 @@
-#include "planner/split/few_filters_gradient.hpp"
+#include "planner/rearrange/few_filters_gradient.hpp"
 
 #include <algorithm>
 
 #include "plan/access.hpp"
+#include "planner/rearrange/index_map.hpp"
+#include "planner/rearrange/read_convolution.hpp"
+#include "planner/rearrange/unbounded_windows.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
-#include "planner/split/index_map.hpp"
-#include "planner/split/read_convolution.hpp"
-#include "planner/split/unbounded_windows.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 

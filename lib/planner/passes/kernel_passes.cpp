@@ -1,17 +1,17 @@
-#include "planner/kernel_passes.hpp"
+#include "planner/passes/kernel_passes.hpp"
 
 #include <algorithm>
 #include <iterator>
 
-#include "planner/block_order.hpp"
-#include "planner/pooled_pixels.hpp"
-#include "planner/siblings.hpp"
-#include "planner/split/flat_rows.hpp"
-#include "planner/split/joined_products.hpp"
-#include "planner/split/materialised_operands.hpp"
-#include "planner/split/rows_of_one.hpp"
+#include "planner/passes/block_order.hpp"
+#include "planner/passes/flat_rows.hpp"
+#include "planner/passes/joined_products.hpp"
+#include "planner/passes/pooled_pixels.hpp"
+#include "planner/passes/rows_of_one.hpp"
+#include "planner/passes/siblings.hpp"
+#include "planner/passes/transposed_rows.hpp"
+#include "planner/rearrange/materialised_operands.hpp"
 #include "planner/split/split_k.hpp"
-#include "planner/split/transposed_rows.hpp"
 
 namespace sinter {
 namespace {

@@ -1,4 +1,4 @@
-#include "planner/siblings.hpp"
+#include "planner/passes/siblings.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "planner/split/joined_products.hpp"
+#include "planner/passes/joined_products.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -6,11 +6,11 @@
 
 #include "plan/access.hpp"
 #include "plan/liveness.hpp"
+#include "planner/passes/tensor_uses.hpp"
+#include "planner/rearrange/materialised_operands.hpp"
+#include "planner/rearrange/written_first.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
-#include "planner/split/materialised_operands.hpp"
-#include "planner/split/tensor_uses.hpp"
-#include "planner/split/written_first.hpp"
 #include "schedule/contraction/wgmma.hpp"
 #include "schedule/scheduled_kernel.hpp"
 

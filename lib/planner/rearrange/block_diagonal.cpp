@@ -1,12 +1,12 @@
-#include "planner/split/block_diagonal.hpp"
+#include "planner/rearrange/block_diagonal.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "plan/access.hpp"
+#include "planner/rearrange/index_map.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
-#include "planner/split/index_map.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "sinter/ops/shapes_layout.hpp"

@@ -1,11 +1,11 @@
-#include "planner/pooled_pixels.hpp"
+#include "planner/passes/pooled_pixels.hpp"
 
 #include <algorithm>
 #include <optional>
 #include <set>
 
 #include "plan/access.hpp"
-#include "planner/split/tensor_uses.hpp"
+#include "planner/passes/tensor_uses.hpp"
 #include "schedule/contraction/wgmma.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 

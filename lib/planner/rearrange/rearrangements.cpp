@@ -1,16 +1,16 @@
-#include "planner/split/rearrangements.hpp"
+#include "planner/rearrange/rearrangements.hpp"
 
 #include <algorithm>
 #include <iterator>
 
-#include "planner/split/bf16_parts.hpp"
-#include "planner/split/block_diagonal.hpp"
-#include "planner/split/channels_last.hpp"
-#include "planner/split/empty_phases.hpp"
-#include "planner/split/few_filters_gradient.hpp"
-#include "planner/split/images_last.hpp"
-#include "planner/split/joined_pixels.hpp"
-#include "planner/split/space_to_depth.hpp"
+#include "planner/rearrange/bf16_parts.hpp"
+#include "planner/rearrange/block_diagonal.hpp"
+#include "planner/rearrange/channels_last.hpp"
+#include "planner/rearrange/empty_phases.hpp"
+#include "planner/rearrange/few_filters_gradient.hpp"
+#include "planner/rearrange/images_last.hpp"
+#include "planner/rearrange/joined_pixels.hpp"
+#include "planner/rearrange/space_to_depth.hpp"
 
 namespace sinter {
 namespace {

@@ -1,4 +1,4 @@
-#include "planner/split/unbounded_windows.hpp"
+#include "planner/rearrange/unbounded_windows.hpp"
 
 #include <algorithm>
 #include <utility>

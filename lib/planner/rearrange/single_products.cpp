@@ -1,4 +1,4 @@
-#include "planner/split/single_products.hpp"
+#include "planner/rearrange/single_products.hpp"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
-#include "planner/split/transposed_rows.hpp"
+#include "planner/passes/transposed_rows.hpp"
 
 #include <algorithm>
 
 #include "plan/access.hpp"
+#include "planner/rearrange/written_first.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
-#include "planner/split/written_first.hpp"
 
 namespace sinter {
 namespace {

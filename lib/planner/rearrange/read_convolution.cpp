@@ -1,4 +1,4 @@
-#include "planner/split/read_convolution.hpp"
+#include "planner/rearrange/read_convolution.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -1,13 +1,13 @@
-#include "planner/split/channels_last.hpp"
+#include "planner/rearrange/channels_last.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "plan/access.hpp"
+#include "planner/rearrange/index_map.hpp"
+#include "planner/rearrange/read_convolution.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
-#include "planner/split/index_map.hpp"
-#include "planner/split/read_convolution.hpp"
 #include "schedule/contraction/implicit_gemm.hpp"
 #include "sinter/ops/shapes_layout.hpp"
 

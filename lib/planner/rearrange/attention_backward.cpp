@@ -1,13 +1,13 @@
-#include "planner/split/attention_backward.hpp"
+#include "planner/rearrange/attention_backward.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "plan/access.hpp"
+#include "planner/rearrange/index_map.hpp"
+#include "planner/rearrange/written_first.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
-#include "planner/split/index_map.hpp"
-#include "planner/split/written_first.hpp"
 #include "planner/split/zeros.hpp"
 #include "schedule/attention/backward.hpp"
 

@@ -1,4 +1,4 @@
-#include "planner/block_order.hpp"
+#include "planner/passes/block_order.hpp"
 
 #include <map>
 
@@ -9,7 +9,7 @@ namespace {
 
 // Of the second-level cache: the least that two kernels both move for a part of it not to be there
 // any more when the second one begins, and the most that kernels in between may have moved.
-constexpr std::int64_t kShared = 2, kBetween = 8;
+constexpr std::int64_t kOfCache = 2, kBetween = 8;
 
 // Its blocks may run in either order.
 bool has_order(const KernelSpec& spec) {
@@ -45,7 +45,7 @@ void order_blocks(std::vector<KernelSpec>& kernels, const Graph& lowered,
     }
     if (has_order(spec))
       for (const auto& [kernel, bytes] : shared)
-        if (bytes >= cache / kShared && begin - before[kernel].end <= cache / kBetween)
+        if (bytes >= cache / kOfCache && begin - before[kernel].end <= cache / kBetween)
           spec.from_end = !before[kernel].from_end;
     own.from_end = spec.from_end;
     before.push_back(own);

@@ -1,9 +1,9 @@
-#include "planner/split/aligned_biases.hpp"
+#include "planner/rearrange/aligned_biases.hpp"
 
 #include <algorithm>
 
 #include "plan/access.hpp"
-#include "planner/split/written_first.hpp"
+#include "planner/rearrange/written_first.hpp"
 #include "schedule/attention/forward.hpp"
 
 namespace sinter {

@@ -1,4 +1,4 @@
-#include "planner/split/tensor_uses.hpp"
+#include "planner/passes/tensor_uses.hpp"
 
 namespace sinter {
 

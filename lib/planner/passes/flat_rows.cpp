@@ -1,4 +1,4 @@
-#include "planner/split/flat_rows.hpp"
+#include "planner/passes/flat_rows.hpp"
 
 #include <algorithm>
 

@@ -1,12 +1,12 @@
-#include "planner/split/images_last.hpp"
+#include "planner/rearrange/images_last.hpp"
 
 #include <algorithm>
 #include <numeric>
 
 #include "plan/access.hpp"
+#include "planner/rearrange/index_map.hpp"
+#include "planner/rearrange/read_convolution.hpp"
 #include "planner/spec/domain.hpp"
-#include "planner/split/index_map.hpp"
-#include "planner/split/read_convolution.hpp"
 #include "schedule/contraction/implicit_gemm.hpp"
 #include "schedule/contraction/index_order.hpp"
 

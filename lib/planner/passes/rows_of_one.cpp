@@ -1,4 +1,4 @@
-#include "planner/split/rows_of_one.hpp"
+#include "planner/passes/rows_of_one.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "planner/split/index_map.hpp"
+#include "planner/rearrange/index_map.hpp"
 
 #include <algorithm>
 
