@@ -77,8 +77,9 @@ namespace {
 constexpr int kRecomputeCost = 8;  // operations an element
 constexpr int kManyReaders = 8;    // elements for each of a result that is made again for them
 
-// Operations that cost about as much as an addition.
-bool cheap(PointwiseMode m) {
+}  // namespace
+
+bool costs_an_addition(PointwiseMode m) {
   using M = PointwiseMode;
   switch (m) {
     case M::identity:
@@ -105,8 +106,6 @@ bool cheap(PointwiseMode m) {
       return false;
   }
 }
-
-}  // namespace
 
 bool FusionState::given(TensorId t) const {
   return graph_[t].has_value || producer(storage_[t].root) < 0;
@@ -192,7 +191,7 @@ void FusionState::find_recomputed() {
   for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i) {
     const auto at = static_cast<std::size_t>(i);
     const auto* a = std::get_if<PointwiseAttributes>(&node(i).attributes);
-    if (!a || !cheap(a->mode) || !graph_.is_virtual(node(i).outputs[0])) continue;
+    if (!a || !costs_an_addition(a->mode) || !graph_.is_virtual(node(i).outputs[0])) continue;
     cost[at] = 1;
     bool cheap_operands = true;
     for (TensorId t : operands(i)) {

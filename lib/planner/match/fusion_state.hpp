@@ -29,6 +29,9 @@ struct Refusal {
   std::string fix;  // the change of the graph that would let it join, where one is known
 };
 
+// Whether an operation takes about as long as an addition, or less.
+bool costs_an_addition(PointwiseMode mode);
+
 class FusionState {
  public:
   // `recompute`: results that a few operations make from nothing but indices and constants (masks,
