@@ -115,13 +115,14 @@ std::int64_t elements_reached(const Dims& extent, const Access& a) {
                        [&](const Window& w) { return moves(w, i) && w.stride != 0; });
   };
   std::int64_t n = 1;
-  if (!a.via.empty() && a.windows.empty()) {
+  if (!a.via.empty()) {
+    if (!a.windows.empty()) return count(extent);
     for (int i = 0; i < a.via.size(); ++i)
       if (a.stride[i] != 0) n *= a.via[i];
     return n;
   }
   for (int i = 0; i < extent.size(); ++i)
-    if (!a.via.empty() || elsewhere(i)) n *= a.via.empty() ? along(i) : extent[i];
+    if (elsewhere(i)) n *= along(i);
   return n;
 }
 

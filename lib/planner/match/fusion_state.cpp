@@ -107,6 +107,10 @@ bool costs_an_addition(PointwiseMode m) {
   }
 }
 
+bool FusionState::recomputed_result(TensorId t) const {
+  return producer(t) >= 0 && recomputed(producer(t));
+}
+
 bool FusionState::given(TensorId t) const {
   return graph_[t].has_value || producer(storage_[t].root) < 0;
 }
@@ -183,9 +187,6 @@ bool FusionState::recompute_chains() {
 }
 
 void FusionState::find_recomputed() {
-  const auto recomputed_operand = [&](TensorId t) {
-    return producer(t) >= 0 && recomputed(producer(t));
-  };
   std::vector<int> cost(graph_.nodes().size(), 0);
   std::vector<bool> reads(graph_.nodes().size(), false);  // memory, itself or through its operands
   for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i) {
@@ -196,7 +197,7 @@ void FusionState::find_recomputed() {
     bool cheap_operands = true;
     for (TensorId t : operands(i)) {
       if (t < 0 || graph_[t].has_value) continue;
-      if (recomputed_operand(t)) {
+      if (recomputed_result(t)) {
         cost[at] += cost[static_cast<std::size_t>(producer(t))];
         reads[at] = reads[at] || reads[static_cast<std::size_t>(producer(t))];
       } else {
@@ -230,9 +231,6 @@ void FusionState::find_recomputed() {
 }
 
 void FusionState::keep_what_is_read_from_memory() {
-  const auto recomputed_operand = [&](TensorId t) {
-    return producer(t) >= 0 && recomputed(producer(t));
-  };
   // The kernels of attention read lengths and sinks from memory, which a small kernel makes.
   for (const Region& r : regions_) {
     const auto& p = r.op == OpKind::sdpa ? shapes::kSdpaPorts : shapes::kSdpaBackwardPorts;
@@ -244,7 +242,7 @@ void FusionState::keep_what_is_read_from_memory() {
   for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i) {
     if (!recomputed(i)) continue;
     for (TensorId t : operands(i))
-      if (t >= 0 && !given(t) && !recomputed_operand(t))
+      if (t >= 0 && !given(t) && !recomputed_result(t))
         recompute_[static_cast<std::size_t>(i)] = false;
   }
 }

@@ -170,6 +170,7 @@ class FusionState {
   bool read_anew(NodeId n) const;
   bool readers_may_make(NodeId n) const;
   bool is_read_by_attention(NodeId n) const;
+  bool recomputed_result(TensorId t) const;
   bool given(TensorId t) const;           // a value, or in memory before the graph is run
   bool may_read_later(TensorId t) const;  // given, and nothing else is written there
   std::vector<bool> unread_, recompute_;  // unread: nobody needs what the node makes
