@@ -108,7 +108,11 @@ Bounded<A> operator*(const Bounded<A>& a, const Bounded<A>& b) {
     return special(a, b, v, signs);
   }
   const double p = std::fabs(a.v) * b.e + std::fabs(b.v) * a.e + a.e * b.e;
-  return rounded<A>(v, p, p > 0 ? 0 : std::fma(a.v, b.v, -v));
+  // The remainder of a product so small is no double itself.
+  constexpr double kRemainders = 0x1p-968;
+  const double lost =
+      std::fabs(v) < kRemainders && a.v != 0 && b.v != 0 ? Arithmetic<double>::eta : 0;
+  return rounded<A>(v, p, p > 0 ? 0 : std::fabs(std::fma(a.v, b.v, -v)) + lost);
 }
 // A product that the kernel rounds on its own: one past the largest number for certain is infinity
 // there, whatever this one is in double. For the formulas in which that infinity does no harm.

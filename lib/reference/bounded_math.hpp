@@ -12,7 +12,7 @@ inline constexpr double exp = 2, exp2 = 2, log = 1, tanh = 2, erf = 2, sin = 2, 
 // PTX ISA, rcp.approx.ftz.f32.
 inline constexpr double fast_reciprocal = 1;
 // The device's own (math.cuh), where tests measure them; for doubles CUDA's with 1, 1 and 5.
-inline constexpr double expm1 = 2, log1p = 3, normal_cdf = 6;
+inline constexpr double expm1 = 2, log1p = 3, normal_tail = 6;
 }  // namespace ulps
 
 // A result of the math library: not correctly rounded. Zero, infinity and NaN of exact operands
@@ -59,6 +59,14 @@ template <class A>
 Bounded<A> expm1_nonpositive(const Bounded<A>& x) {
   return monotone([](double t) { return std::expm1(t); }, x, ulps::expm1);
 }
+// Where the result may be no normal number, it may be zero.
+template <class A>
+Bounded<A> fast_exp2(const Bounded<A>& x) {
+  constexpr double least_normal = Arithmetic<A>::eta / Arithmetic<A>::u / 2;
+  Bounded<A> y = exp2(x);
+  if (y.trusted() && y.v - y.e < 2 * least_normal && (y.v > 0 || y.e > 0)) y.e += least_normal;
+  return y;
+}
 template <class A>
 Bounded<A> log(const Bounded<A>& x) {
   return monotone([](double t) { return std::log(t); }, x, ulps::log);
@@ -75,16 +83,15 @@ template <class A>
 Bounded<A> erf(const Bounded<A>& x) {
   return monotone([](double t) { return std::erf(t); }, x, ulps::erf);
 }
-// In the tail the exponent x^2 / 2 is rounded three times at most.
+// The exponent t^2 / 2 is rounded three times at most.
 template <class A>
-Bounded<A> normal_cdf(const Bounded<A>& x) {
-  const auto f = [](double t) { return math::normal_cdf(t); };
-  const double y = f(x.v);
-  if (!ordinary(x)) return monotone(f, x, ulps::normal_cdf);
-  const double least = std::max(std::fabs(x.v) - x.e, 0.0),
-               most = std::min(std::fabs(x.v) + x.e, 64.0);
-  const double exponent = 2 * Arithmetic<A>::u * most * most * f(-least);
-  return library<A>(y, (x.e > 0 ? end_point_change(f, x, y) : 0) + exponent, ulps::normal_cdf);
+Bounded<A> normal_tail(const Bounded<A>& t) {
+  const auto f = [](double x) { return math::normal_tail(x); };
+  const double y = f(t.v);
+  if (!ordinary(t)) return monotone(f, t, ulps::normal_tail);
+  const double least = std::max(t.v - t.e, 0.0), most = std::min(t.v + t.e, 64.0);
+  const double exponent = 2 * Arithmetic<A>::u * most * most * f(least);
+  return library<A>(y, (t.e > 0 ? end_point_change(f, t, y) : 0) + exponent, ulps::normal_tail);
 }
 template <class A>
 Bounded<A> rsqrt(const Bounded<A>& x) {

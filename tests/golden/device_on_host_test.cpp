@@ -199,7 +199,8 @@ TEST_CASE("maximum and minimum keep NaN and order zeros by sign, on the device a
 }
 
 // The device's own functions over all magnitudes, against the bounds that kernels are judged by.
-// Two ulp of the bound are left to what the GPU's exponential is less accurate than the host's.
+// Some ulp of the bound (`left`) are left to what the GPU's exponential is less accurate than the
+// host's: 1.5 each time that it is a factor.
 template <class Device, class Bound>
 void check_accuracy(Device on_device, Bound bound, double lowest, double highest, double left) {
   using B = sinter::reference::Bounded<float>;
@@ -220,19 +221,18 @@ void check_accuracy(Device on_device, Bound bound, double lowest, double highest
 
 TEST_CASE("the device's own functions keep the error that the reference allows them") {
   using B = sinter::reference::Bounded<float>;
-  check_accuracy([](float x) { return device::math::normal_cdf(x); },
-                 [](const B& x) { return normal_cdf(x); }, -15, 8, 2);
+  check_accuracy([](float x) { return device::math::normal_tail(x); },
+                 [](const B& x) { return normal_tail(x); }, 0, 64, 3);
   check_accuracy([](float x) { return device::math::expm1_nonpositive(x); },
                  [](const B& x) { return expm1_nonpositive(x); }, -105, 0, 0);
   check_accuracy([](float x) { return device::math::log1p_unit(x); },
                  [](const B& x) { return log1p_unit(x); }, 0, 1, 0);
   const float inf = INFINITY;
-  CHECK(device::math::normal_cdf(0.0f) == 0.5f);
-  CHECK(device::math::normal_cdf(inf) == 1);
-  CHECK(device::math::normal_cdf(-inf) == 0);
+  CHECK(device::math::normal_tail(0.0f) == 0.5f);
+  CHECK(device::math::normal_tail(64.0f) == 0);
   CHECK(device::math::expm1_nonpositive(-inf) == -1);
   CHECK(device::math::log1p_unit(0.0f) == 0);
-  CHECK(std::isnan(device::math::normal_cdf(NAN)));
+  CHECK(std::isnan(device::math::normal_tail(NAN)));
   CHECK(std::isnan(device::math::expm1_nonpositive(NAN)));
   CHECK(std::isnan(device::math::log1p_unit(NAN)));
 }

@@ -11,7 +11,7 @@
 
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
-inline double normcdf(double x) { return sinter::math::normal_cdf(x); }
+inline double normcdf(double x) { return sinter::math::normal_tail(-x); }
 
 namespace on_device {
 

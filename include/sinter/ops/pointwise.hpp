@@ -20,8 +20,8 @@
 namespace sinter::op {
 
 using math::abs, math::ceil, math::floor, math::rint, math::sqrt, math::rsqrt, math::exp,
-    math::exp2, math::fma, math::fast_reciprocal, math::normal_cdf, math::log, math::sin, math::cos,
-    math::tan, math::erf, math::tanh, math::log1p_unit, math::expm1_nonpositive, math::pow,
+    math::fast_exp2, math::exp2, math::fma, math::fast_reciprocal, math::normal_tail,
+    math::log, math::sin, math::cos, math::tan, math::erf, math::tanh, math::log1p_unit, math::expm1_nonpositive, math::pow,
     math::fmod, math::atan2, math::minimum, math::maximum, math::less, math::less_equal,
     math::equal, math::either, math::both, math::select, math::reciprocal, math::product,
     math::clamp_magnitude, math::largest;
@@ -175,12 +175,14 @@ struct EluBwd {
   }
 };
 
-// x Phi(x), where Phi, the normal distribution, keeps its relative accuracy for negative x.
+// x Phi(x) with the normal distribution Phi: of negative x what is left of the tail, which keeps its
+// relative accuracy, of positive x what the tail leaves of x. From 64 on there is no tail.
 struct GeluFwd {
   static constexpr int arity = 1, params = 0;
   template <class T>
   static SINTER_HD T apply(T x) {
-    return above_negative_infinity(x) * normal_cdf(x);
+    const T t = minimum(abs(x), T(64.0f));
+    return fma(-t, normal_tail(t), maximum(x, T(-0.0f)));
   }
 };
 struct GeluBwd {
@@ -188,19 +190,21 @@ struct GeluBwd {
   template <class T>
   static SINTER_HD T apply(T dy, T x) {
     const T t = clamp_magnitude(x, T(64.0f));  // where the density is 0
-    // exp(-t^2 / 2) as the power of two that the distribution takes, too.
-    const T pdf = T(0.39894228040143267794) * exp2(T(-0.72134752044448170368) * (t * t));
-    return dy * fma(t, pdf, normal_cdf(t));
+    const T a = abs(t), tail = normal_tail(a), cdf = select(less(t, T(0.0f)), tail, T(1.0f) - tail);
+    // The square root of exp(-t^2 / 2), which the tail takes, too.
+    const T root = fast_exp2(T(-0.36067376022224085184) * (a * a));
+    return dy * fma(t, (T(0.39894228040143267794) * root) * root, cdf);
   }
 };
 
 // Hendrycks and Gimpel, "Gaussian Error Linear Units", the tanh form: (1 + tanh u) / 2 is
-// sigmoid(2u), which does not cancel for negative u. With 2u in units of log 2 the exponential is a
-// power of two.
+// sigmoid(2u), which does not cancel for negative u. With u in units of log 2 the exponential is the
+// square of a power of two, which is a normal number where the square is not 0.
 template <class T>
 SINTER_HD Logistic<T> gelu_gate(T x, T square) {
-  const T z = product(x, fma(T(0.10294323958002349), square, T(2.3022081981443249)));
-  return {z, exp2(-abs(z))};
+  const T u = product(x, fma(T(0.051471619790011745), square, T(1.15110409907216245)));
+  const T root = fast_exp2(-abs(u));
+  return {u, root * root};
 }
 struct GeluApproxTanhFwd {
   static constexpr int arity = 1, params = 0;

@@ -15,10 +15,11 @@ concept HostFloat = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
 template <HostFloat T> T rsqrt(T x) { return T(1) / std::sqrt(x); }
 template <HostFloat T> T reciprocal(T x) { return T(1) / x; }
-// The normal distribution.
-template <HostFloat T> T normal_cdf(T x) {
-  return static_cast<T>(0.5 * std::erfc(-0.70710678118654752440 * static_cast<double>(x)));
+// What the standard normal distribution has beyond t >= 0.
+template <HostFloat T> T normal_tail(T t) {
+  return static_cast<T>(0.5 * std::erfc(0.70710678118654752440 * static_cast<double>(t)));
 }
+template <HostFloat T> T fast_exp2(T x) { return std::exp2(x); }
 template <HostFloat T> T expm1_nonpositive(T x) { return std::expm1(x); }
 template <HostFloat T> T log1p_unit(T x) { return std::log1p(x); }
 template <HostFloat T> T fast_reciprocal(T x) { return T(1) / x; }
