@@ -20,11 +20,11 @@
 namespace sinter::op {
 
 using math::abs, math::ceil, math::floor, math::rint, math::sqrt, math::rsqrt, math::exp,
-    math::fast_exp2, math::exp2, math::fma, math::fast_reciprocal, math::normal_tail,
-    math::log, math::sin, math::cos, math::tan, math::erf, math::tanh, math::log1p_unit, math::expm1_nonpositive, math::pow,
-    math::fmod, math::atan2, math::minimum, math::maximum, math::less, math::less_equal,
-    math::equal, math::either, math::both, math::select, math::reciprocal, math::product,
-    math::clamp_magnitude, math::largest;
+    math::fast_exp2, math::exp2, math::fma, math::fast_reciprocal, math::normal_tail, math::log,
+    math::sin, math::cos, math::tan, math::erf, math::tanh, math::log1p_unit,
+    math::expm1_nonpositive, math::pow, math::fmod, math::atan2, math::minimum, math::maximum,
+    math::less, math::less_equal, math::equal, math::either, math::both, math::select,
+    math::reciprocal, math::product, math::clamp_magnitude, math::largest;
 
 #define SINTER_OP1(Name, expression)                 \
   struct Name {                                      \
