@@ -158,7 +158,7 @@ TEST_CASE("a constant image of a padded convolution lies in memory, so that its 
   Graph g;
   auto w = g.tensor({.name = "w", .dim = {1, 1, 3}});
   auto x = g.scalar(-1.0);
-  g.edit(x.id()).dim = {1, 1, 1};
+  detail::GraphEditor(g).edit(x.id()).dim = {1, 1, 1};
   g.output(conv_fprop(x, w, {.pre_padding = {1}, .post_padding = {1}}), "y");
   const auto p = plan(g);
   REQUIRE(p.families() == std::vector{Family::pointwise, Family::contraction});
@@ -213,8 +213,8 @@ TEST_CASE("what takes no longer to read anew than it would as stored belongs to 
   Graph g{{.io = bf16}};
   const auto x = g.tensor({.name = "x", .dim = {64, 32}}),
              wide = g.tensor({.name = "wide", .dim = {64, 32}, .data_type = f32});
-  const Tensor narrow = x * swish(1.0 * x);            // nodes 0, 1, 2
-  for (const Tensor& t : {x + x, x + wide, narrow}) {  // 3 and 4
+  const Tensor narrow = x * swish(1.0 * x);                         // nodes 0, 1, 2
+  for (const Tensor& t : {x + x, x + wide, wide * wide, narrow}) {  // 3, 4, 5
     g.output(reduction(t, ReductionMode::add, {64, 1}), "");
     g.output(sqrt(t), "");
   }
@@ -223,6 +223,7 @@ TEST_CASE("what takes no longer to read anew than it would as stored belongs to 
   const FusionState state(g, storage, true, context);
   CHECK(state.recomputed(3));        // of bf16, in f32
   CHECK_FALSE(state.recomputed(4));  // more is read than it holds
+  CHECK(state.recomputed(5));        // both operands are one tensor, read once
   CHECK_FALSE(state.recomputed(2));  // of what is computed itself
   const FusionState overwritten(g, storage, true, context, {}, {0});
   CHECK_FALSE(overwritten.recomputed(3));

@@ -115,73 +115,59 @@ bool FusionState::given(TensorId t) const {
   return graph_[t].has_value || producer(storage_[t].root) < 0;
 }
 
-// Whether reading a node's operands, which are given, again takes no longer than reading its result
-// would: then no kernel stores that for others. (What an activation's gradient is to the two sums
-// of a groupnorm's and to the gradient behind these: in f32 as much as both of its operands.)
-bool FusionState::read_anew(NodeId n) const {
-  const TensorId t = node(n).outputs[0];
-  if (!readers_may_make(n) || consumers(t).size() < 2) return false;
-  std::int64_t read = 0;
-  for (TensorId x : operands(n)) {
-    if (x < 0 || graph_[x].has_value) continue;
-    if (!may_read_later(x)) return false;
-    read += bytes(x);
-  }
-  return read > 0 && read <= bytes(t);
-}
-
-// Whether each reader of an elementwise node's result computes as many elements.
+// Whether each reader of an elementwise node's result computes as many elements. (Biases of
+// attention are made again where recomputed_biases.hpp says so.)
 bool FusionState::readers_may_make(NodeId n) const {
   const TensorId t = node(n).outputs[0];
   return node(n).op == OpKind::pointwise && graph_.is_virtual(t) && storage_[t].root == t &&
          std::ranges::all_of(consumers(t), [&](NodeId c) {
            const OpKind op = node(c).op;
-           return op == OpKind::reduction ||
-                  (op == OpKind::pointwise &&
-                   count(graph_[node(c).outputs[0]].dim) == count(graph_[t].dim));
+           return !region_of(c) &&
+                  (op == OpKind::reduction ||
+                   (op == OpKind::pointwise &&
+                    count(graph_[node(c).outputs[0]].dim) == count(graph_[t].dim)));
          });
-}
-
-// Whose biases are made again where recomputed_biases.hpp says so.
-bool FusionState::is_read_by_attention(NodeId n) const {
-  return std::ranges::any_of(consumers(node(n).outputs[0]), [&](NodeId c) { return region_of(c); });
 }
 
 bool FusionState::may_read_later(TensorId t) const {
   return given(t) && std::ranges::find(overwritten_, storage_[t].root) == overwritten_.end();
 }
 
-bool FusionState::recompute_chains() {
-  bool found = false;
-  std::vector<bool> may;
-  for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i)
-    may.push_back(readers_may_make(i) && !is_read_by_attention(i));
-  for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i) {
-    if (!may[static_cast<std::size_t>(i)] || no_kernel(i) ||
-        consumers(node(i).outputs[0]).size() < 2)
-      continue;
-    std::vector<NodeId> chain{i};
-    std::set<TensorId> read;
-    bool whole = true;
-    for (std::size_t j = 0; whole && j < chain.size() && chain.size() <= kRecomputeCost; ++j)
-      for (TensorId x : operands(chain[j])) {
-        if (x < 0 || graph_[x].has_value) continue;
-        const NodeId p = producer(x);
-        if (may_read_later(x))
-          read.insert(x);
-        else if (p < 0 || !(recomputed(p) || may[static_cast<std::size_t>(p)]))
-          whole = false;
-        else if (!contains(chain, p))
-          chain.push_back(p);
+std::vector<NodeId> FusionState::chain_to_inputs(NodeId n, std::size_t longest) const {
+  const TensorId result = node(n).outputs[0];
+  if (no_kernel(n) || !readers_may_make(n) || consumers(result).size() < 2) return {};
+  std::vector<NodeId> chain{n};
+  std::set<TensorId> read;
+  for (std::size_t j = 0; j < chain.size(); ++j)
+    for (TensorId x : operands(chain[j])) {
+      if (x < 0 || graph_[x].has_value) continue;
+      if (may_read_later(x)) {
+        read.insert(x);
+        continue;
       }
-    std::int64_t bytes_read = 0;
-    for (TensorId x : read) bytes_read += bytes(x);
-    if (!whole || read.empty() || chain.size() > kRecomputeCost ||
-        bytes_read > bytes(node(i).outputs[0]))
-      continue;
-    for (NodeId n : chain) recompute_[static_cast<std::size_t>(n)] = true;
-    found = true;
-  }
+      const NodeId p = producer(x);
+      if (contains(chain, p)) continue;
+      if (p < 0 || chain.size() == longest || !(recomputed(p) || readers_may_make(p))) return {};
+      chain.push_back(p);
+    }
+  std::int64_t bytes_read = 0;
+  for (TensorId x : read) bytes_read += bytes(x);
+  if (read.empty() || bytes_read > bytes(result)) return {};
+  return chain;
+}
+
+bool FusionState::recompute_chains_of(std::size_t longest) {
+  bool found = false;
+  for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i)
+    for (NodeId n : chain_to_inputs(i, longest)) {
+      recompute_[static_cast<std::size_t>(n)] = true;
+      found = true;
+    }
+  return found;
+}
+
+bool FusionState::recompute_chains() {
+  const bool found = recompute_chains_of(kRecomputeCost);
   if (found) keep_what_is_read_from_memory();
   return found;
 }
@@ -223,8 +209,9 @@ void FusionState::find_recomputed() {
     }
     if (!in_bodies) recompute_[static_cast<std::size_t>(i)] = false;
   }
-  for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i)
-    if (!recomputed(i) && read_anew(i)) recompute_[static_cast<std::size_t>(i)] = true;
+  // (What an activation's gradient is to the two sums of a groupnorm's and to the gradient behind
+  // these: in f32 as much as both of its operands.)
+  recompute_chains_of(1);
   for (NodeId n : nodes_of_recomputed_biases(*this, overwritten_))
     recompute_[static_cast<std::size_t>(n)] = true;
   keep_what_is_read_from_memory();

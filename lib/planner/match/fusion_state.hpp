@@ -167,9 +167,11 @@ class FusionState {
   void find_consumers();
   void find_recomputed();
   void keep_what_is_read_from_memory();
-  bool read_anew(NodeId n) const;
+  // The nodes, at most so many, that make a result of inputs which take no longer to read than the
+  // result would, itself the first: then no kernel stores it for others. Empty: there are none.
+  std::vector<NodeId> chain_to_inputs(NodeId n, std::size_t longest) const;
+  bool recompute_chains_of(std::size_t longest);  // false: there are none
   bool readers_may_make(NodeId n) const;
-  bool is_read_by_attention(NodeId n) const;
   bool recomputed_result(TensorId t) const;
   bool given(TensorId t) const;           // a value, or in memory before the graph is run
   bool may_read_later(TensorId t) const;  // given, and nothing else is written there
