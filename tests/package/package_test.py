@@ -213,6 +213,13 @@ class Checkers(unittest.TestCase):
             with self.subTest(path=path, text=text):
                 self.assertEqual(self.check(tool, os.path.normpath(path), text), 1)
 
+    def test_a_name_that_nothing_has_is_found(self):
+        tool = "check_paths.py"
+        self.assertEqual(self.check(tool, "docs/a.md", "`words_of_code`, `tools/check_paths.py`\n"), 0)
+        for text in ("`no_such_name`\n", "`tools/none.py`\n", "[page](none.md)\n"):
+            with self.subTest(text=text):
+                self.assertEqual(self.check(tool, "docs/a.md", text), 1)
+
     def test_a_file_that_is_too_long_is_found(self):
         self.assertEqual(self.check("check_sizes.py", "lib/a.cpp", "\n" * 600), 0)
         self.assertEqual(self.check("check_sizes.py", "lib/a.cpp", "\n" * 900), 1)
