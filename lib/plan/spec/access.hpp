@@ -24,8 +24,8 @@ struct Window {
 struct Access {
   Dims stride;
   std::int64_t offset = 0;
-  std::vector<Window> windows;
-  Dims via;
+  std::vector<Window> windows{};
+  Dims via{};
   bool operator==(const Access&) const = default;
 };
 

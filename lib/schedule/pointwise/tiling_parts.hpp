@@ -38,7 +38,7 @@ struct Pair {
 
 struct Choice {
   Tiling tiling;
-  Packing packing;
+  Packing packing{};
   std::array<double, 3> rank{};  // the least is the best
 };
 
