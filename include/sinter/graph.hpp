@@ -17,7 +17,8 @@ namespace sinter {
 using TensorId = std::int32_t;  // position in Graph::tensors; kNoTensor where there is none
 using NodeId = std::int32_t;
 inline constexpr TensorId kNoTensor = -1;
-inline constexpr TensorId kForeignTensor = -3;  // of another graph: add() and check() refuse it
+inline constexpr TensorId kNewTensor = -2;      // for an output of a node: a tensor yet to be made
+inline constexpr TensorId kForeignTensor = -3;  // of another graph: nodes and check() refuse it
 
 struct TensorDesc {
   std::string name;  // unique once the graph is finished; empty until then where the user gave none
@@ -61,10 +62,12 @@ struct GraphOptions {
   DataType io = DataType::f32;            // of inputs and outputs that state none
   DataType intermediate = DataType::f32;  // of virtual tensors that state none
   DataType compute = DataType::f32;  // of the arithmetic; tf32 is legal here and in NodeOptions
-  bool internal = false;  // made by the library: splitting axes may give more than kMaxRank dims
 };
 
 class Graph;
+namespace detail {
+class GraphEditor;
+}
 
 // A handle to a tensor of a graph that outlives it. A default-made one is poisoned: operations on
 // it give poisoned tensors and no further diagnostics.
@@ -216,19 +219,15 @@ class Graph {
   std::string label(TensorId id) const;    // its name, or "#id"
   std::optional<TensorId> find(std::string_view tensor_name) const;
 
-  // ---- for builders, readers of documents and passes over graphs; programs need none of these
-
-  // The general form of a node. Inputs and outputs are by port; an output that is kNoTensor is not
-  // connected, kNewTensor asks for a fresh virtual tensor. Returns the id of each output port; all
-  // poisoned where a rule is broken.
-  static constexpr TensorId kNewTensor = -2;
+ private:
+  friend class Tensor;
+  friend class detail::GraphEditor;
+  // See detail::GraphEditor.
   std::vector<TensorId> add(OpKind op, Attributes attributes, std::vector<TensorId> inputs,
                             std::vector<TensorId> outputs, NodeOptions options, Where where);
-  // Declares a tensor that a later add() produces (or an input); dims may be absent.
   TensorId declare(TensorDesc desc);
   TensorDesc& edit(TensorId id) { return tensors_[static_cast<std::size_t>(id)]; }
   void report(Diagnostic d) { diagnostics_.push_back(std::move(d)); }
-  // Checks and reports what concerns one tensor alone; `written` by a node.
   bool valid_tensor(const TensorDesc& t, bool written);
   DataType usual_type(TensorId id) const {
     return is_virtual(id) ? options_.intermediate : options_.io;
@@ -245,8 +244,6 @@ class Graph {
     return DataType::none;
   }
 
- private:
-  friend class Tensor;
   Node& edit_node(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
   // Reports a type that nodes which read the tensor were not checked with.
   bool keeps_kind(TensorId t, DataType type, const Where& where);
@@ -254,6 +251,7 @@ class Graph {
   void check_alias(const TensorDesc& t, const std::vector<int>& aliases, Diagnostics& all) const;
 
   GraphOptions options_;
+  int max_rank_ = kMaxRank;
   std::vector<TensorDesc> tensors_;
   std::vector<Node> nodes_;
   Diagnostics diagnostics_;
@@ -267,6 +265,45 @@ inline const TensorDesc& Tensor::desc() const {
   static const TensorDesc poisoned;
   return known() ? (*graph_)[id_] : poisoned;
 }
+
+namespace detail {
+
+// Nodes and tensors of a graph from data: what the builders of operations.hpp, readers of documents
+// and passes over graphs use. Programs that build a graph with the builders need none of it.
+class GraphEditor {
+ public:
+  explicit GraphEditor(Graph& graph) : graph_(graph) {}
+
+  // The general form of a node. Inputs and outputs are by port; an output that is kNoTensor is not
+  // connected, kNewTensor asks for a fresh virtual tensor. Returns the id of each output port; all
+  // poisoned where a rule is broken.
+  std::vector<TensorId> add(OpKind op, Attributes attributes, std::vector<TensorId> inputs,
+                            std::vector<TensorId> outputs, NodeOptions options, Where where) const {
+    return graph_.add(op, std::move(attributes), std::move(inputs), std::move(outputs),
+                      std::move(options), where);
+  }
+  // Declares a tensor that a later add() produces (or an input); dims may be absent.
+  TensorId declare(TensorDesc desc) const { return graph_.declare(std::move(desc)); }
+  TensorDesc& edit(TensorId id) const { return graph_.edit(id); }
+  void report(Diagnostic d) const { graph_.report(std::move(d)); }
+  // Checks and reports what concerns one tensor alone; `written` by a node.
+  bool valid_tensor(const TensorDesc& t, bool written) const {
+    return graph_.valid_tensor(t, written);
+  }
+  // For graphs that the library makes, where splitting axes may give more than kMaxRank dims.
+  void allow_any_rank() const { graph_.max_rank_ = Dims::kCapacity - 1; }
+
+  // Whether a tensor has another type than it would have if it stated none.
+  static bool states_type(const Graph& graph, TensorId id) {
+    const DataType type = graph.type(id), of_port = graph.port_type(id);
+    return type != graph.usual_type(id) || (of_port != DataType::none && type != of_port);
+  }
+
+ private:
+  Graph& graph_;
+};
+
+}  // namespace detail
 
 }  // namespace sinter
 

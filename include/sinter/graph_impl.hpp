@@ -53,7 +53,7 @@ inline bool Graph::valid_tensor(const TensorDesc& t, bool written) {
     for (auto d : t.dim)
       if (d != 1) return fail(Rule::tensor_value, "dim", to_string(t.dim), "dims that are all 1");
   if (!t.dim_known) return true;
-  if (t.dim.size() < 1 || t.dim.size() > (options_.internal ? Dims::kCapacity - 1 : kMaxRank))
+  if (t.dim.size() < 1 || t.dim.size() > max_rank_)
     return fail(Rule::tensor_rank, "dim", detail::text({t.dim.size(), " dims"}), "1 to 8 dims");
   // Elements in 2^60 bytes; of what has no type yet, the widest that it may get.
   const auto bytes = [](DataType type) {

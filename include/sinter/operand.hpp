@@ -51,7 +51,7 @@ inline void report_absent(Graph& g, OpKind op, int port, const Operand& o) {
   d.fix = text({o.tensor.missing_option(), " there"});
   d.file = o.where.file;
   d.line = o.where.line;
-  g.report(std::move(d));
+  GraphEditor(g).report(std::move(d));
 }
 
 // Adds a node whose operands are all present; an operand that is poisoned poisons the results.
@@ -86,8 +86,8 @@ inline std::vector<Tensor> add_any_node(OpKind op, Attributes attributes,
     }
     ++i;
   }
-  const auto ids = g->add(op, std::move(attributes), std::move(inputs), std::move(outputs),
-                          std::move(options), where);
+  const auto ids = GraphEditor(*g).add(op, std::move(attributes), std::move(inputs),
+                                       std::move(outputs), std::move(options), where);
   for (std::size_t j = 0; j < ids.size() && j < results.size(); ++j)
     if (ids[j] >= 0) results[j] = Tensor(g, ids[j]);
   return results;
@@ -104,7 +104,6 @@ std::vector<Tensor> add_node(OpKind op, const A& attributes,
   return add_any_node(op, any, operands, std::move(outputs), std::move(options), optional_from);
 }
 
-inline constexpr TensorId kNew = Graph::kNewTensor;
 // Declares a result whose dims the user gives; poisoned operands give kNoTensor.
 inline TensorId declare(std::initializer_list<Operand> operands, const Dims& dim, Where where) {
   Graph* g = graph_of(operands);
@@ -113,9 +112,9 @@ inline TensorId declare(std::initializer_list<Operand> operands, const Dims& dim
   t.dim = dim;
   t.dim_known = !dim.empty();
   t.where = where;
-  return g->declare(t);
+  return GraphEditor(*g).declare(t);
 }
-inline TensorId wanted(bool want) { return want ? kNew : kNoTensor; }
+inline TensorId wanted(bool want) { return want ? kNewTensor : kNoTensor; }
 // A result that was asked for, poisoned or not; else one that says what would have asked for it.
 inline Tensor or_absent(const std::vector<Tensor>& results, std::size_t i, bool asked,
                         const char* option) {

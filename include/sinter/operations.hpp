@@ -16,14 +16,14 @@ namespace sinter {
 
 // The general form: the mode's operands IN_0, IN_1, IN_2.
 inline Tensor pointwise(PointwiseAttributes a, Operand x, NodeOptions n = {}) {
-  return detail::add_node(OpKind::pointwise, a, {x}, {detail::kNew}, std::move(n))[0];
+  return detail::add_node(OpKind::pointwise, a, {x}, {kNewTensor}, std::move(n))[0];
 }
 inline Tensor pointwise(PointwiseAttributes a, Operand x, Operand y, NodeOptions n = {}) {
-  return detail::add_node(OpKind::pointwise, a, {x, y}, {detail::kNew}, std::move(n))[0];
+  return detail::add_node(OpKind::pointwise, a, {x, y}, {kNewTensor}, std::move(n))[0];
 }
 inline Tensor pointwise(PointwiseAttributes a, Operand x, Operand y, Operand z,
                         NodeOptions n = {}) {
-  return detail::add_node(OpKind::pointwise, a, {x, y, z}, {detail::kNew}, std::move(n))[0];
+  return detail::add_node(OpKind::pointwise, a, {x, y, z}, {kNewTensor}, std::move(n))[0];
 }
 
 // The builders that pointwise_modes.hpp names; a backward mode takes dy, x. The others follow.
@@ -112,12 +112,12 @@ inline Tensor gen_index(Graph& graph, const Dims& dim, std::int64_t axis, NodeOp
 // a [.., M, K], b [.., K, N] to [.., M, N]. Batch dims broadcast, or b's divide a's (grouped
 // heads).
 inline Tensor matmul(Operand a, Operand b, NodeOptions n = {}) {
-  return detail::add_node(OpKind::matmul, MatmulAttributes{}, {a, b}, {detail::kNew},
+  return detail::add_node(OpKind::matmul, MatmulAttributes{}, {a, b}, {kNewTensor},
                           std::move(n))[0];
 }
 // x [N, C, spatial..], w [K, C / groups, filter..] to [N, K, spatial..]; 1 to 6 spatial dims.
 inline Tensor conv_fprop(Operand x, Operand w, ConvAttributes attributes = {}, NodeOptions n = {}) {
-  return detail::add_node(OpKind::conv_fprop, attributes, {x, w}, {detail::kNew}, std::move(n))[0];
+  return detail::add_node(OpKind::conv_fprop, attributes, {x, w}, {kNewTensor}, std::move(n))[0];
 }
 // The gradient by x. `dim` is the dims of x, which dy alone does not tell.
 inline Tensor conv_dgrad(Operand dy, Operand w, Dims dim, ConvAttributes attributes = {},
@@ -137,7 +137,7 @@ inline Tensor moe_grouped_matmul(Operand token, Operand weight, Operand first_to
                                  Operand token_index = {}, MoeAttributes attributes = {},
                                  NodeOptions n = {}) {
   return detail::add_node(OpKind::moe_grouped_matmul, attributes,
-                          {token, weight, first_token_offset, token_index}, {detail::kNew},
+                          {token, weight, first_token_offset, token_index}, {kNewTensor},
                           std::move(n), 3)[0];
 }
 
@@ -160,12 +160,12 @@ struct SoftmaxOptions {
 // log-softmax is x - stats.
 inline SoftmaxOutputs softmax(Operand x, SoftmaxOptions o = {}, NodeOptions n = {}) {
   auto r = detail::add_node(OpKind::softmax, SoftmaxAttributes{.axis = o.axis}, {x},
-                            {detail::kNew, detail::wanted(o.stats)}, std::move(n));
+                            {kNewTensor, detail::wanted(o.stats)}, std::move(n));
   return {r[0], detail::or_absent(r, 1, o.stats, "set .stats = true")};
 }
 inline Tensor softmax_backward(Operand y, Operand dy, std::int64_t axis = -1, NodeOptions n = {}) {
   return detail::add_node(OpKind::softmax_backward, SoftmaxAttributes{.axis = axis}, {y, dy},
-                          {detail::kNew}, std::move(n))[0];
+                          {kNewTensor}, std::move(n))[0];
 }
 
 // ---- norms: epsilon is one element, a number or a tensor, and stands inside the square root
@@ -182,7 +182,7 @@ NormOutputs norm(OpKind op, const A& a, std::initializer_list<Operand> operands,
   constexpr const char* option = "set .forward_phase = ForwardPhase::training";
   const bool training = a.forward_phase == ForwardPhase::training, mean = op != OpKind::rmsnorm;
   std::vector<TensorId> outputs(mean ? 3 : 2, wanted(training));
-  outputs[0] = kNew;
+  outputs[0] = kNewTensor;
   const auto r = add_node(op, a, operands, std::move(outputs), std::move(n), 2);
   return {r[0],
           mean ? or_absent(r, 1, training, option)
@@ -231,10 +231,9 @@ inline BatchNormOutputs batchnorm(Operand x, Operand scale, Operand bias, Operan
   constexpr const char* option = "give the running mean, variance and momentum";
   const bool running = static_cast<bool>(prev.mean);
   const auto next = detail::wanted(running);
-  auto r =
-      detail::add_node(OpKind::batchnorm, NoAttributes{},
-                       {x, scale, bias, epsilon, prev.mean, prev.var, prev.momentum},
-                       {detail::kNew, detail::kNew, detail::kNew, next, next}, std::move(n), 2);
+  auto r = detail::add_node(OpKind::batchnorm, NoAttributes{},
+                            {x, scale, bias, epsilon, prev.mean, prev.var, prev.momentum},
+                            {kNewTensor, kNewTensor, kNewTensor, next, next}, std::move(n), 2);
   return {r[0], r[1], r[2], detail::or_absent(r, 3, running, option),
           detail::or_absent(r, 4, running, option)};
 }
@@ -242,7 +241,7 @@ inline BatchNormOutputs batchnorm(Operand x, Operand scale, Operand bias, Operan
 inline Tensor batchnorm_inference(Operand x, Operand mean, Operand inv_variance, Operand scale,
                                   Operand bias = {}, NodeOptions n = {}) {
   return detail::add_node(OpKind::batchnorm_inference, NoAttributes{},
-                          {x, mean, inv_variance, scale, bias}, {detail::kNew}, std::move(n), 4)[0];
+                          {x, mean, inv_variance, scale, bias}, {kNewTensor}, std::move(n), 4)[0];
 }
 
 // Statistics are those that the forward gives in training. Gradients that nothing uses are not
@@ -258,9 +257,9 @@ inline NormGradients norm_backward(OpKind op, Operand dy, Operand x, Operand sca
   Attributes a;  // none, but for groupnorm
   if (op == OpKind::groupnorm_backward) a.emplace<GroupNormBackwardAttributes>().groups = groups;
   auto r = rms ? detail::add_any_node(op, a, {dy, x, scale, inv_variance},
-                                      {detail::kNew, detail::kNew, detail::kNew}, std::move(n))
+                                      {kNewTensor, kNewTensor, kNewTensor}, std::move(n))
                : detail::add_any_node(op, a, {dy, x, scale, mean, inv_variance},
-                                      {detail::kNew, detail::kNew, detail::kNew}, std::move(n));
+                                      {kNewTensor, kNewTensor, kNewTensor}, std::move(n));
   return {r[0], r[1], r[2]};
 }
 inline NormGradients layernorm_backward(Operand dy, Operand x, Operand scale, Operand mean,
@@ -323,29 +322,29 @@ struct SdpaFp8Outputs {
 inline SdpaFp8Outputs sdpa_fp8(Operand q, Operand k, Operand v, SdpaAttributes a = {},
                                const SdpaInputs& i = {}, NodeOptions n = {}, bool amax = true) {
   const bool stats = a.generate_stats.value_or(false);
-  auto r = detail::add_node(OpKind::sdpa, a,
-                            {q,
-                             k,
-                             v,
-                             i.bias,
-                             i.seq_len_q,
-                             i.seq_len_kv,
-                             i.seed,
-                             i.offset,
-                             i.page_table_k,
-                             i.page_table_v,
-                             i.sink_token,
-                             i.block_mask,
-                             i.cu_seq_len_q,
-                             i.cu_seq_len_kv,
-                             i.descale_q,
-                             i.descale_k,
-                             i.descale_v,
-                             i.descale_s,
-                             i.scale_s,
-                             i.scale_o},
-                            {detail::kNew, detail::wanted(stats), detail::wanted(amax)},
-                            std::move(n), 3);
+  auto r =
+      detail::add_node(OpKind::sdpa, a,
+                       {q,
+                        k,
+                        v,
+                        i.bias,
+                        i.seq_len_q,
+                        i.seq_len_kv,
+                        i.seed,
+                        i.offset,
+                        i.page_table_k,
+                        i.page_table_v,
+                        i.sink_token,
+                        i.block_mask,
+                        i.cu_seq_len_q,
+                        i.cu_seq_len_kv,
+                        i.descale_q,
+                        i.descale_k,
+                        i.descale_v,
+                        i.descale_s,
+                        i.scale_s,
+                        i.scale_o},
+                       {kNewTensor, detail::wanted(stats), detail::wanted(amax)}, std::move(n), 3);
   const Tensor given = detail::or_absent(r, 1, stats, "set .generate_stats = true");
   return {r[0], given, amax ? r[2] : Tensor()};
 }
@@ -365,8 +364,8 @@ inline SdpaGradients sdpa_backward(Operand q, Operand k, Operand v, Operand o, O
       OpKind::sdpa_backward, a,
       {q, k, v, o, d_o, stats, i.bias, i.seq_len_q, i.seq_len_kv, i.seed, i.offset, i.page_table_k,
        i.page_table_v, i.sink_token, i.block_mask, i.cu_seq_len_q, i.cu_seq_len_kv},
-      {detail::kNew, detail::kNew, detail::kNew, detail::wanted(static_cast<bool>(i.bias))},
-      std::move(n), 6);
+      {kNewTensor, kNewTensor, kNewTensor, detail::wanted(static_cast<bool>(i.bias))}, std::move(n),
+      6);
   return {r[0], r[1], r[2], detail::or_absent(r, 3, static_cast<bool>(i.bias), "connect a bias")};
 }
 
@@ -384,7 +383,7 @@ inline ResampleOutputs resample(Operand x, ResampleAttributes a, Dims dim = {},
   const bool indexed = a.generate_index.value_or(false);
   if (indexed) {
     index = detail::declare({x}, {}, x.where);
-    if (index >= 0) x.tensor.graph()->edit(index).data_type = DataType::i32;
+    if (index >= 0) detail::GraphEditor(*x.tensor.graph()).edit(index).data_type = DataType::i32;
   }
   auto r = detail::add_node(OpKind::resample, a, {x}, {detail::declare({x}, dim, x.where), index},
                             std::move(n));
@@ -401,22 +400,22 @@ inline Tensor resample_backward(Operand dy, ResampleAttributes a, Dims dim, Oper
 
 // Row-major order of the elements, whatever the strides.
 inline Tensor reshape(Operand x, Dims dim, NodeOptions n = {}) {
-  return detail::add_node(OpKind::reshape, ReshapeAttributes{.dim = dim}, {x}, {detail::kNew},
+  return detail::add_node(OpKind::reshape, ReshapeAttributes{.dim = dim}, {x}, {kNewTensor},
                           std::move(n))[0];
 }
 // Axis i of the result is axis permutation[i] of x.
 inline Tensor transpose(Operand x, Dims permutation, NodeOptions n = {}) {
   return detail::add_node(OpKind::transpose, TransposeAttributes{.permutation = permutation}, {x},
-                          {detail::kNew}, std::move(n))[0];
+                          {kNewTensor}, std::move(n))[0];
 }
 // Elements start, start + step .. below limit; a list has an entry for each axis of x.
 inline Tensor slice(Operand x, SliceAttributes a, NodeOptions n = {}) {
-  return detail::add_node(OpKind::slice, a, {x}, {detail::kNew}, std::move(n))[0];
+  return detail::add_node(OpKind::slice, a, {x}, {kNewTensor}, std::move(n))[0];
 }
 inline Tensor concatenate(std::initializer_list<Operand> parts, std::int64_t axis,
                           NodeOptions n = {}) {
   return detail::add_node(OpKind::concatenate, ConcatenateAttributes{.axis = axis}, parts,
-                          {detail::kNew}, std::move(n))[0];
+                          {kNewTensor}, std::move(n))[0];
 }
 
 // ---- random numbers and block scaling
@@ -434,13 +433,13 @@ struct Quantized {
 // Graph::output or by type arguments here.
 inline Quantized block_scale_quantize(Operand x, BlockScaleAttributes a, DataType y_type,
                                       DataType scale_type, NodeOptions n = {}) {
-  auto r = detail::add_node(OpKind::block_scale_quantize, a, {x}, {detail::kNew, detail::kNew},
+  auto r = detail::add_node(OpKind::block_scale_quantize, a, {x}, {kNewTensor, kNewTensor},
                             std::move(n));
   return {r[0].type(y_type), r[1].type(scale_type)};
 }
 inline Tensor block_scale_dequantize(Operand x, Operand scale, BlockScaleAttributes a,
                                      NodeOptions n = {}) {
-  return detail::add_node(OpKind::block_scale_dequantize, a, {x, scale}, {detail::kNew},
+  return detail::add_node(OpKind::block_scale_dequantize, a, {x, scale}, {kNewTensor},
                           std::move(n))[0];
 }
 

@@ -148,6 +148,7 @@ class Cut {
   }
 
   void copy(Graph& to, bool constants) const {
+    const detail::GraphEditor editor(to);
     std::vector<TensorId> ids(from_.size(), kNoTensor);
     const std::vector<TensorId> kept_tensors = kept();
     const std::set<TensorId> kept(kept_tensors.begin(), kept_tensors.end());
@@ -164,7 +165,7 @@ class Cut {
         d.output = constants;
         d.constant = !constants;
       }
-      return ids[at(t)] = to.declare(std::move(d));
+      return ids[at(t)] = editor.declare(std::move(d));
     };
     for (std::size_t n = 0; n < g_.nodes().size(); ++n) {
       const Node& node = g_.nodes()[n];
@@ -173,16 +174,16 @@ class Cut {
       std::vector<TensorId> inputs, outputs;
       for (TensorId t : node.inputs) inputs.push_back(tensor(t));
       for (TensorId t : node.outputs) outputs.push_back(tensor(t));
-      to.add(node.op, node.attributes, std::move(inputs), std::move(outputs),
-             {node.name, node.compute}, node.where);
+      editor.add(node.op, node.attributes, std::move(inputs), std::move(outputs),
+                 {node.name, node.compute}, node.where);
       for (TensorId t : node.outputs) {
         if (!constants || t < 0 || !kept.contains(t) || !kept_beside(t)) continue;
         TensorDesc d = bare(t);
         d.stride = {};
         d.data_type = kept_type(t);
         d.output = true;
-        to.add(OpKind::pointwise, PointwiseAttributes{}, {ids[at(t)]}, {to.declare(std::move(d))},
-               {}, node.where);
+        editor.add(OpKind::pointwise, PointwiseAttributes{}, {ids[at(t)]},
+                   {editor.declare(std::move(d))}, {}, node.where);
       }
     }
     if (constants) return;
@@ -190,7 +191,7 @@ class Cut {
       const TensorDesc& d = g_.tensors()[t];
       if (ids[t] == kNoTensor && d.producer < 0 && !d.has_value && !d.constant)
         tensor(static_cast<TensorId>(t));  // nothing reads it, which is reported as such
-      if (d.alias >= 0 && ids[t] != kNoTensor) to.edit(ids[t]).alias = tensor(d.alias);
+      if (d.alias >= 0 && ids[t] != kNoTensor) editor.edit(ids[t]).alias = tensor(d.alias);
     }
   }
   bool follows_from_values(const Node& n) const {

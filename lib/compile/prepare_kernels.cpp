@@ -154,7 +154,7 @@ void declare_constants(Graph& constants, const Graph& rest) {
     TensorDesc t = rest[static_cast<TensorId>(i)];
     if (!t.constant || constants.find(t.name)) continue;
     t.read = false;
-    constants.declare(std::move(t));
+    detail::GraphEditor(constants).declare(std::move(t));
   }
 }
 

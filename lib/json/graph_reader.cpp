@@ -136,7 +136,7 @@ TensorId GraphReader::tensor_named(const std::string& name, unsigned line) {
     t.name = name;
     t.named = true;
     t.where = where(line);
-    graph_->declare(std::move(t));
+    detail::GraphEditor(*graph_).declare(std::move(t));
     declared_.push_back(false);
     poisoned_.push_back(false);
     maker_.push_back(-1);
@@ -177,11 +177,11 @@ void GraphReader::read_tensor(const Member& m) {
   if (by_value) ok &= read_bound_scalar(m.value, at, t);
   if (ok) {
     const std::size_t before = graph_->diagnostics().size();
-    graph_->valid_tensor(t, false);
+    detail::GraphEditor(*graph_).valid_tensor(t, false);
     ok = !take_reports(before, "");
   }
   poisoned_[static_cast<std::size_t>(id)] = !ok;
-  if (ok) graph_->edit(id) = std::move(t);
+  if (ok) detail::GraphEditor(*graph_).edit(id) = std::move(t);
 }
 
 // The number is rounded to the tensor's type; an integer type keeps integers exact.
@@ -434,7 +434,8 @@ void GraphReader::add(PendingNode& n) {
   for (TensorId t : n.outputs) n.ok &= t < 0 || !poisoned_[static_cast<std::size_t>(t)];
   if (n.ok) {
     const std::size_t before = graph_->diagnostics().size();
-    graph_->add(n.op, std::move(n.attributes), n.inputs, n.outputs, n.options, where(n.line));
+    detail::GraphEditor(*graph_).add(n.op, std::move(n.attributes), n.inputs, n.outputs, n.options,
+                                     where(n.line));
     n.ok = !take_reports(before, n.label);
   }
   if (n.ok) return;

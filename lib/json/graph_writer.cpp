@@ -49,12 +49,11 @@ std::string scalar_text(DataType type, const TensorDesc& t) {
 
 std::string tensor_text(const Graph& g, TensorId id) {
   const TensorDesc& t = g[id];
-  const DataType type = g.type(id), of_port = g.port_type(id);
+  const DataType type = g.type(id);
   ObjectLine line;
   if (!t.has_value || t.dim != Dims{1}) line.add("dim", text_of(t.dim));
   if (!t.stride.empty() && t.stride != packed_strides(t.dim)) line.add("stride", text_of(t.stride));
-  if (type != g.usual_type(id) || (of_port != DataType::none && type != of_port))
-    line.add("data_type", json_string(name(type)));
+  if (detail::GraphEditor::states_type(g, id)) line.add("data_type", json_string(name(type)));
   if (t.output) line.add("output", "true");
   if (g.is_known(id)) line.add("value", scalar_text(type, t));
   if (t.bound_value) line.add("pass_by_value", "true");

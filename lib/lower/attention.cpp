@@ -59,9 +59,9 @@ Attention::Attention(Expansion& e, const shapes::SdpaPorts& ports)
 Tensor Attention::paged(const char* step, int port, int table) {
   const Tensor x = e_.input(port);
   if (!e_.has(table)) return x;
-  const auto made =
-      e_.graph().add(OpKind::page_gather, NoAttributes{}, {x.id(), e_.input(table).id()},
-                     {Graph::kNewTensor}, {}, e_.node().where);
+  const auto made = detail::GraphEditor(e_.graph())
+                        .add(OpKind::page_gather, NoAttributes{}, {x.id(), e_.input(table).id()},
+                             {kNewTensor}, {}, e_.node().where);
   return e_.named(step, Tensor(&e_.graph(), made[0]));
 }
 
@@ -75,7 +75,7 @@ Tensor Attention::values_product(Tensor weights, bool f8_weights) {
                  weights, value());
 }
 Tensor Attention::product(const MatmulAttributes& attributes, Tensor a, Tensor b) {
-  return detail::add_node(OpKind::matmul, attributes, {a, b}, {detail::kNew})[0];
+  return detail::add_node(OpKind::matmul, attributes, {a, b}, {kNewTensor})[0];
 }
 
 Tensor Attention::scores() {
@@ -224,8 +224,9 @@ Tensor Attention::keep() {
     tiles.dim = rows(skv_);
     tiles.dim_known = true;
     const auto made =
-        e_.graph().add(OpKind::block_mask, NoAttributes{}, {e_.input(ports_.block_mask).id()},
-                       {e_.graph().declare(tiles)}, {}, e_.node().where);
+        detail::GraphEditor(e_.graph())
+            .add(OpKind::block_mask, NoAttributes{}, {e_.input(ports_.block_mask).id()},
+                 {detail::GraphEditor(e_.graph()).declare(tiles)}, {}, e_.node().where);
     also("keep_tiles", Tensor(&e_.graph(), made[0]));
   }
   return keep_;

@@ -33,13 +33,14 @@ Tensor Expansion::constant_pointwise(PointwiseAttributes a, double value, const 
   constant.has_value = true;
   constant.value = value;
   constant.data_type = type;
-  const TensorId from = graph().declare(constant);
+  const TensorId from = detail::GraphEditor(graph()).declare(constant);
   TensorDesc result;
   result.dim = dim;
   result.dim_known = true;
   result.data_type = type;
-  const TensorId to = graph().declare(result);
-  const auto made = graph().add(OpKind::pointwise, a, {from}, {to}, {}, node_.where);
+  const TensorId to = detail::GraphEditor(graph()).declare(result);
+  const auto made =
+      detail::GraphEditor(graph()).add(OpKind::pointwise, a, {from}, {to}, {}, node_.where);
   return {&graph(), made[0]};
 }
 
@@ -69,7 +70,7 @@ void Expansion::finish() {
       t = identity(Tensor(&g, t)).id();
       scratch_.tensors.resize(g.tensors().size(), {id_, kNoTensor});
     }
-    auto& desc = g.edit(t);
+    auto& desc = detail::GraphEditor(g).edit(t);
     const auto producer = desc.producer;
     const bool read = desc.read;
     desc = wanted;

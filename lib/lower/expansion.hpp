@@ -21,7 +21,9 @@ struct TensorOrigin {
 
 // The scratch graph. A tensor made by an expansion carries its step ("max") as its name, or none.
 struct Scratch {
-  explicit Scratch(GraphOptions options) : graph(std::move(options)) {}
+  explicit Scratch(GraphOptions options) : graph(std::move(options)) {
+    detail::GraphEditor(graph).allow_any_rank();
+  }
   Graph graph;
   std::vector<TensorOrigin> tensors;  // by tensor of `graph`; shorter while an expansion runs
   std::vector<NodeId> nodes;          // by node of `graph`: node of the user's graph
@@ -81,12 +83,12 @@ class Expansion {
 
   // Calls an intermediate tensor "<label of the node>/<step>".
   Tensor named(std::string step, Tensor t) {
-    if (t) scratch_.graph.edit(t.id()).name = std::move(step);
+    if (t) detail::GraphEditor(scratch_.graph).edit(t.id()).name = std::move(step);
     return t;
   }
   // Gives an intermediate tensor a type of its own: it is rounded there.
   Tensor typed(DataType type, Tensor t) {
-    if (t) scratch_.graph.edit(t.id()).data_type = type;
+    if (t) detail::GraphEditor(scratch_.graph).edit(t.id()).data_type = type;
     return t;
   }
   Tensor mask(std::string step, Tensor t) { return typed(boolean, named(std::move(step), t)); }

@@ -117,9 +117,10 @@ TensorId copied_to_memory(const Graph& user, NodeId id, int port, Scratch& s) {
   d.dim = user[t].dim;
   d.dim_known = true;
   d.data_type = user.type(t);
-  const TensorId y = s.graph.declare(std::move(d));
+  const TensorId y = detail::GraphEditor(s.graph).declare(std::move(d));
   s.tensors.push_back({id, kNoTensor});
-  s.graph.add(OpKind::pointwise, PointwiseAttributes{}, {s.of_user[at(t)]}, {y}, {}, node.where);
+  detail::GraphEditor(s.graph).add(OpKind::pointwise, PointwiseAttributes{}, {s.of_user[at(t)]},
+                                   {y}, {}, node.where);
   return y;
 }
 
@@ -146,12 +147,12 @@ void copy_node(const Graph& user, NodeId id, Scratch& s) {
       outputs.push_back(kNoTensor);
       continue;
     }
-    s.of_user[at(t)] = s.graph.declare(description(user, t));
+    s.of_user[at(t)] = detail::GraphEditor(s.graph).declare(description(user, t));
     s.tensors.push_back({id, t});
     outputs.push_back(s.of_user[at(t)]);
   }
-  s.graph.add(node.op, copied_attributes(node), std::move(inputs), std::move(outputs), {},
-              node.where);
+  detail::GraphEditor(s.graph).add(node.op, copied_attributes(node), std::move(inputs),
+                                   std::move(outputs), {}, node.where);
   s.nodes.resize(s.graph.nodes().size(), id);
 }
 
@@ -204,7 +205,7 @@ void expand_all(const Graph& user, Scratch& s) {
   s.of_user.assign(user.tensors().size(), kNoTensor);
   for (TensorId t = 0; at(t) < user.tensors().size(); ++t)
     if (user[t].producer < 0) {
-      s.of_user[at(t)] = s.graph.declare(description(user, t));
+      s.of_user[at(t)] = detail::GraphEditor(s.graph).declare(description(user, t));
       s.tensors.push_back({-1, t});
     }
   for (NodeId n = 0; at(n) < user.nodes().size(); ++n) {
@@ -248,6 +249,7 @@ class Writer {
   Lowered write() {
     const Graph& g = scratch_.graph;
     lowered_.graph = std::make_unique<Graph>(g.options());
+    detail::GraphEditor(*lowered_.graph).allow_any_rank();
     for (Diagnostic d : g.diagnostics()) {
       if (scratch_.failed >= 0) {  // what it was expanded to is no place that the user knows
         const Node& node = user_.nodes()[at(scratch_.failed)];
@@ -255,7 +257,7 @@ class Writer {
         d.file = node.where.file;
         d.line = node.where.line;
       }
-      lowered_.graph->report(std::move(d));
+      detail::GraphEditor(*lowered_.graph).report(std::move(d));
     }
     if (!g.diagnostics().empty()) return std::move(lowered_);
     const auto needed = needed_tensors(g);
@@ -281,8 +283,9 @@ class Writer {
     if (expansion_of(composite.op) || scratch_.tensors[at(n.outputs[0])].user == kNoTensor)
       options.name += "/" + step(n.outputs[0]);
     options.compute = composite.compute;
-    lowered_.graph->add(n.op, without_unit_steps(n.attributes), std::move(inputs),
-                        std::move(outputs), std::move(options), composite.where);
+    detail::GraphEditor(*lowered_.graph)
+        .add(n.op, without_unit_steps(n.attributes), std::move(inputs), std::move(outputs),
+             std::move(options), composite.where);
     written_nodes_[at(id)] = static_cast<NodeId>(lowered_.origin.size());
     lowered_.origin.push_back(origin);
   }
@@ -329,7 +332,7 @@ class Writer {
       d.name = unique(user_.label(composite) + "/" + step(t));
       d.where = composite.where;
     }
-    return to = lowered_.graph->declare(std::move(d));
+    return to = detail::GraphEditor(*lowered_.graph).declare(std::move(d));
   }
 
   std::string unique(const std::string& name) {
@@ -352,9 +355,7 @@ class Writer {
 }  // namespace lowering
 
 Lowered lower(const Graph& graph) {
-  GraphOptions options = graph.options();
-  options.internal = true;
-  lowering::Scratch scratch(std::move(options));
+  lowering::Scratch scratch(graph.options());
   lowering::expand_all(graph, scratch);
   return lowering::Writer(graph, scratch).write();
 }

@@ -67,7 +67,7 @@ Status store_forward_results(const Graph& graph, const Node& node, const HostPoi
     desc.data_type = graph.type(t);
     desc.producer = -1;
     desc.output = desc.read = false;
-    inputs.push_back(declared[t] = forward.declare(desc));
+    inputs.push_back(declared[t] = detail::GraphEditor(forward).declare(desc));
     if (!graph.is_known(t) && bound(memory, t)) forward_memory[inputs.back()] = memory.at(t);
   }
   const auto estimate = [&]() -> Status {
@@ -80,12 +80,13 @@ Status store_forward_results(const Graph& graph, const Node& node, const HostPoi
     desc.data_type = graph.type(t);
     desc.output = true;
     desc.read = false;
-    return forward.declare(desc);
+    return detail::GraphEditor(forward).declare(desc);
   };
   const std::vector<TensorId> outputs{result(o), wants_stats ? result(stats) : kNoTensor};
   auto attributes = std::get<SdpaAttributes>(node.attributes);
   attributes.generate_stats.reset();
-  forward.add(OpKind::sdpa, attributes, inputs, outputs, {.compute = node.compute}, node.where);
+  detail::GraphEditor(forward).add(OpKind::sdpa, attributes, inputs, outputs,
+                                   {.compute = node.compute}, node.where);
   if (!forward.check().empty()) return estimate();  // such as an O that is a broadcast view
 
   const Lowered lowered = lower(forward);

@@ -31,10 +31,9 @@ struct DeviceModel {
   std::string gpu;     // the one that the figures are of, as in "an H200"
 
   // ---- what the architecture has
-  bool has_wgmma = false;        // multiplications of a warpgroup out of shared memory
-  bool has_tma = false;          // the tensor memory accelerator, which copies boxes of tensors
-  bool has_clusters = false;     // thread blocks that reach each other's shared memory
-  bool has_bulk_reduce = false;  // bulk copies that add to what lies at their target
+  bool has_wgmma = false;     // multiplications of a warpgroup out of shared memory
+  bool has_tma = false;       // the tensor memory accelerator, which copies boxes of tensors
+  bool has_clusters = false;  // thread blocks that reach each other's shared memory
 
   // ---- how much of it there is
   int sms = 0;               // streaming multiprocessors
@@ -62,7 +61,7 @@ struct DeviceModel {
   int tensor_operations = 0;    // on tensor cores, of 16-bit operands; of 8-bit ones twice as many
   int ordinary_operations = 0;  // on CUDA cores, in f32
 
-  PlanOverrides overrides;
+  PlanOverrides overrides{};
 };
 
 // The model of a target that target.hpp calls valid, or of the empty one. A target without a table

@@ -47,7 +47,7 @@ void add(Graph& g, const Schedule& s) {
   if (s.by_hand) {
     const auto p = softmax(matmul(q, transpose(k, {0, 1, 3, 2})) * 0.125, {.stats = true});
     g.output(p.stats, "stats", {.data_type = f32});
-    if (s.rounds) g.edit(p.y.id()).data_type = s.io;
+    if (s.rounds) detail::GraphEditor(g).edit(p.y.id()).data_type = s.io;
     g.output(matmul(p.y, v), "o");
     return;
   }
@@ -420,7 +420,7 @@ TEST_CASE("keys of two walks divided in a cluster: the emulator finds what is le
     return g.tensor({.name = name, .dim = {1, 1, rows, 32}});
   };
   const Tensor p = softmax(matmul(tensor("q", 65), transpose(tensor("k", 400), {0, 1, 3, 2}))).y;
-  g.edit(p.id()).data_type = bf16;
+  detail::GraphEditor(g).edit(p.id()).data_type = bf16;
   g.output(matmul(p, tensor("v", 400)), "o");
   const auto plan = make_plan(g, {.architecture = "sm_90a"}, {}, nullptr);
   REQUIRE(plan);

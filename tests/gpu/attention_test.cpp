@@ -51,7 +51,7 @@ Tensor written_out(Graph& g, const Case& c, Tensor q, Tensor k, Tensor v) {
   if (c.a.left_bound) s = select(column > row - static_cast<double>(*c.a.left_bound), s, hidden);
   const auto p = softmax(s, {.stats = true});
   g.output(p.stats, "stats", {.data_type = f32});
-  if (c.rounds) g.edit(p.y.id()).data_type = c.io;
+  if (c.rounds) detail::GraphEditor(g).edit(p.y.id()).data_type = c.io;
   return matmul(p.y, v);
 }
 

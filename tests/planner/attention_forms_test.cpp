@@ -46,8 +46,9 @@ Tensor hide(Graph& g, const Tensor& seen, const Tensor& x) {
 Tensor causal(Graph& g, const Tensor& x) { return hide(g, column(x) <= row(x), x); }
 Tensor copied(Graph& g, const Tensor& t, Dims dim, DataType type = bf16) {
   const Tensor y = pointwise({.mode = PointwiseMode::identity}, t);
-  g.edit(y.id()).dim = dim, g.edit(y.id()).dim_known = true;
-  g.edit(y.id()).data_type = type;
+  detail::GraphEditor(g).edit(y.id()).dim = dim,
+  detail::GraphEditor(g).edit(y.id()).dim_known = true;
+  detail::GraphEditor(g).edit(y.id()).data_type = type;
   return y;
 }
 

@@ -284,7 +284,7 @@ Shared<Graph> by_hand(const ByHand& c, const F& mask) {
   if (c.stats) g->output(p.stats, "stats", {.data_type = f32});
   if (c.sees_scores) g->output(scores, "scores", {.data_type = f32});
   Tensor weights = p.y;
-  if (c.of_p != DataType::none) g->edit(weights.id()).data_type = c.of_p;
+  if (c.of_p != DataType::none) detail::GraphEditor(*g).edit(weights.id()).data_type = c.of_p;
   if (c.weight) weights = c.weight(weights);
   if (c.dropout) {
     const auto seed = g->tensor({.name = "seed", .dim = {1}, .data_type = i64});
@@ -295,7 +295,7 @@ Shared<Graph> by_hand(const ByHand& c, const F& mask) {
   }
   if (c.of_weights != DataType::none) {
     weights = identity(weights);
-    g->edit(weights.id()).data_type = c.of_weights;
+    detail::GraphEditor(*g).edit(weights.id()).data_type = c.of_weights;
   }
   g->output(matmul(weights, v), "o");
   return g;

@@ -45,8 +45,8 @@ Tensor chain(Graph& g, int n, const std::function<Tensor(Tensor, int)>& next) {
 
 Tensor node(Graph& g, OpKind op, Attributes a, std::vector<TensorId> inputs,
             std::string name = {}) {
-  return {&g, g.add(op, std::move(a), std::move(inputs), {Graph::kNewTensor},
-                    {.name = std::move(name)}, Where::current())[0]};
+  return {&g, detail::GraphEditor(g).add(op, std::move(a), std::move(inputs), {kNewTensor},
+                                         {.name = std::move(name)}, Where::current())[0]};
 }
 
 // What grew with the square or the cube of the nodes, or deeper than a stack.

@@ -31,7 +31,7 @@ void add_to(Graph& graph, const Packed& c) {
     const Tensor t = g->tensor({.name = name, .dim = {c.sequences + 1, 1, 1, 1}, .data_type = i32});
     if (!c.computed) return t;
     const Tensor made = abs(t);
-    g->edit(made.id()).data_type = i32;
+    detail::GraphEditor(*g).edit(made.id()).data_type = i32;
     return made;
   };
   const Tensor q = tensor("q", 4, c.tokens, c.d), k = tensor("k", 2, c.key_tokens, c.d),

@@ -20,7 +20,7 @@ struct Layer {
     const Tensor x = g.tensor({.name = std::string("in_") + name, .dim = {1, 32, 16}}),
                  w = g.tensor({.name = std::string("w_") + name, .dim = {1, 16, 8 * count}});
     const Tensor t = transpose(reshape(matmul(x, w), {1, 32, count, 8}), {0, 2, 1, 3});
-    g.edit(t.id()).name = name;
+    detail::GraphEditor(g).edit(t.id()).name = name;
     return t;
   }
 };
@@ -50,7 +50,7 @@ TEST_CASE("the region of a causal attention of grouped heads arrives where kerne
   auto [o, stats] =
       sdpa(layer.q, layer.k, layer.v,
            {.attn_scale = 0.25, .causal_mask = true, .left_bound = 16, .generate_stats = true});
-  g.edit(o.id()).name = "o";
+  detail::GraphEditor(g).edit(o.id()).name = "o";
   auto w = g.tensor({.name = "w_o", .dim = {1, 32, 16}});
   g.output(matmul(reshape(transpose(o, {0, 2, 1, 3}), {1, 32, 32}), w) +
                g.tensor({.name = "residual", .dim = {1, 32, 16}}),

@@ -89,7 +89,7 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
        Graph g;
        auto x = g.tensor({.name = "x", .dim = {4, 8}});
        const Tensor part = rows(relu(x), 0, 2);
-       g.edit(part.id()).data_type = bf16;
+       detail::GraphEditor(g).edit(part.id()).data_type = bf16;
        g.output(tanh(part), "y");
        CHECK(nodes(after(name, g), OpKind::pointwise) == 3);
      }},

@@ -22,7 +22,7 @@ Tensor swapped(const Tensor& t) { return transpose(t, {0, 1, 3, 2}); }
 Tensor as(Graph& g, const Tensor& t, DataType type) {
   if (type == f32) return t;
   const Tensor y = pointwise({.mode = PointwiseMode::identity}, t);
-  g.edit(y.id()).data_type = type;
+  detail::GraphEditor(g).edit(y.id()).data_type = type;
   return y;
 }
 

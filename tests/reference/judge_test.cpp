@@ -181,7 +181,7 @@ TEST_CASE("tensor cores round a number that is passed by value, too", "[referenc
   number.dim = {1, 1}, number.dim_known = true;
   number.has_value = true, number.value = 0.1;
   const Tensor x = g.tensor("X", {1, 4});
-  g.output(matmul(Tensor(&g, g.declare(number)), x), "Y");
+  g.output(matmul(Tensor(&g, detail::GraphEditor(g).declare(number)), x), "Y");
   std::vector<float> ones(4, 1);
   for (const Judged& y : judge_all(g, ones.data())) CHECK(y.error >= 0.1 * 0x1p-12);
 }

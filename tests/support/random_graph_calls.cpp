@@ -86,9 +86,10 @@ void place_outputs(Graph& g, Random& random) {
     const TensorId x = place_for(g, y, taken);
     if (x == kNoTensor) continue;
     taken.insert(x);
-    g.edit(y).stride = g[x].stride;
-    g.edit(y).alias = x;
-    g.edit(y).alignment = g[x].alignment;
+    TensorDesc& result = detail::GraphEditor(g).edit(y);
+    result.stride = g[x].stride;
+    result.alias = x;
+    result.alignment = g[x].alignment;
   }
 }
 
@@ -110,7 +111,7 @@ std::int64_t known_integer(const Graph& g, TensorId t, Random& random) {
 void hold_number(Graph& g, TensorId t, Random& random) {
   const DataType type = g.type(t);
   const std::int64_t number = known_integer(g, t, random);
-  TensorDesc& desc = g.edit(t);
+  TensorDesc& desc = detail::GraphEditor(g).edit(t);
   desc.has_value = true;
   desc.integer_value = type == boolean ? 1 : number;
   desc.value = static_cast<double>(desc.integer_value);
@@ -124,7 +125,7 @@ void vary_calls(Graph& g, Random random) {
              unaligned = random.chance(0.2);
   if (random.chance(0.6)) place_outputs(g, random);
   for (TensorId t = 0; t < static_cast<TensorId>(g.tensors().size()); ++t) {
-    TensorDesc& desc = g.edit(t);
+    TensorDesc& desc = detail::GraphEditor(g).edit(t);
     const bool input = g.is_input(t), aliased = std::ranges::any_of(
                                           g.tensors(), [&](const auto&o) { return o.alias == t; });
     if (unaligned && random.chance(0.6) && !aliased && desc.alias == kNoTensor)

@@ -239,7 +239,7 @@ TensorId Grower::scalar(double value, DataType type, int rank) {
   t.has_value = true;
   t.value = value;
   t.integer_value = std::isfinite(value) ? static_cast<std::int64_t>(value) : 0;
-  const TensorId id = graph_.declare(t);
+  const TensorId id = detail::GraphEditor(graph_).declare(t);
   keep(id, value < 0 ? -value : value);
   return id;
 }
@@ -270,8 +270,9 @@ TensorId Grower::seed() {
   auto value = static_cast<std::int64_t>(random.bits());
   if (type == DataType::i32) value = static_cast<std::int32_t>(value);
   if (random.chance(0.5)) value = random.below(1000);
-  graph_.edit(id).integer_value = value;
-  graph_.edit(id).value = static_cast<double>(value);
+  TensorDesc& scalar = detail::GraphEditor(graph_).edit(id);
+  scalar.integer_value = value;
+  scalar.value = static_cast<double>(value);
   return id;
 }
 
@@ -389,7 +390,7 @@ std::vector<TensorId> Grower::add(OpKind op, Attributes attributes, std::vector<
     t.dim_known = !r.dim.empty();
     if (t.dim_known && !plain_ && random.chance(0.1)) t.stride = strides(t.dim, true);
     t.data_type = r.type != DataType::none ? r.type : result_type(magnitude);
-    outputs.push_back(graph_.declare(t));
+    outputs.push_back(detail::GraphEditor(graph_).declare(t));
     keep(outputs.back(), magnitude);
     if (plain_) inner_.push_back(outputs.back());
   }
@@ -397,7 +398,8 @@ std::vector<TensorId> Grower::add(OpKind op, Attributes attributes, std::vector<
   if (random.chance(0.3)) options.name = new_name();
   if (!exact() && !plain_ && random.chance(0.05))
     options.compute = random.pick({f32, f32, f64, tf32, f16, bf16, i32, i64});
-  const auto ids = graph_.add(op, std::move(attributes), std::move(inputs), outputs, options, {});
+  const auto ids = detail::GraphEditor(graph_).add(op, std::move(attributes), std::move(inputs),
+                                                   outputs, options, {});
   if (!graph_.diagnostics().empty()) throw std::logic_error(graph_.diagnostics().back().message());
   for (TensorId t : ids)
     if (t >= 0) pool_.push_back(t);

@@ -35,7 +35,8 @@ std::unique_ptr<Graph> part(const Graph& g, const Selection& kept) {
   const auto made = [&](TensorId t) { return g[t].producer >= 0 && kept.nodes[at(g[t].producer)]; };
   const auto tensor = [&](TensorId t) {
     if (t >= 0 && to[at(t)] < 0)
-      to[at(t)] = result->declare(description(g, t, made(t) && kept.outputs[at(t)]));
+      to[at(t)] =
+          detail::GraphEditor(*result).declare(description(g, t, made(t) && kept.outputs[at(t)]));
     return t < 0 ? kNoTensor : to[at(t)];
   };
   bool any = false;
@@ -48,8 +49,8 @@ std::unique_ptr<Graph> part(const Graph& g, const Selection& kept) {
       outputs.push_back(tensor(t));
       any = any || (t >= 0 && kept.outputs[at(t)]);
     }
-    result->add(n.op, n.attributes, std::move(inputs), std::move(outputs), {n.name, n.compute},
-                n.where);
+    detail::GraphEditor(*result).add(n.op, n.attributes, std::move(inputs), std::move(outputs),
+                                     {n.name, n.compute}, n.where);
   }
   return any && result->check().empty() ? std::move(result) : nullptr;
 }

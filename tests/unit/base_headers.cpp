@@ -1,10 +1,12 @@
-// What the public headers have in place of heavy standard ones: Shared, NameSet, text().
+// What the public headers have in place of heavy standard ones (Shared, NameSet, text()), and what
+// they do not show.
 #include <thread>
 #include <vector>
 
 #include "sinter/base/name_set.hpp"
 #include "sinter/base/shared.hpp"
 #include "sinter/base/text.hpp"
+#include "sinter/graph.hpp"
 #include "support/catch.hpp"
 
 using namespace sinter;
@@ -28,7 +30,19 @@ struct Holder {
 int ended = 0;
 Holder holder();
 
+template <class G>
+concept Editable = requires(G& g) {
+  g.edit(0);
+}
+|| requires(G& g) { g.declare(TensorDesc{}); }
+|| requires(G& g) { g.report(Diagnostic{}); };
+
 }  // namespace
+
+TEST_CASE("what edits a graph as data is not among what programs see of it") {
+  STATIC_REQUIRE(Editable<const detail::GraphEditor>);
+  STATIC_REQUIRE_FALSE(Editable<Graph>);
+}
 
 TEST_CASE("a shared value lives as long as one of its owners") {
   int alive = 0;

@@ -142,8 +142,8 @@ TEST_CASE("an operation that is made up is refused") {
   Graph g;
   const TensorId x = g.tensor("x", {4}).id();
   for (const int made_up : {static_cast<int>(OpKind::last_), 255}) {
-    const auto made = g.add(static_cast<OpKind>(made_up), NoAttributes{}, {x},
-                            {Graph::kNewTensor, Graph::kNewTensor}, {}, {});
+    const auto made = detail::GraphEditor(g).add(static_cast<OpKind>(made_up), NoAttributes{}, {x},
+                                                 {kNewTensor, kNewTensor}, {}, {});
     CHECK(made == std::vector<TensorId>{kNoTensor, kNoTensor});
   }
   CHECK(rules(g.diagnostics()) == std::vector{Rule::attribute_value, Rule::attribute_value});

@@ -59,7 +59,7 @@ TEST_CASE("a target without a table is planned for as any GPU") {
   DeviceModel d = device_model("sm_86");
   const DeviceModel any = device_model();
   CHECK(d.target == "sm_86");
-  CHECK((!d.has_wgmma && !d.has_tma && !d.has_clusters && !d.has_bulk_reduce));
+  CHECK((!d.has_wgmma && !d.has_tma && !d.has_clusters));
   CHECK(d.sms == any.sms);
   CHECK(d.shared_per_cta == any.shared_per_cta);
 }

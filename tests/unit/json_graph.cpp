@@ -245,13 +245,13 @@ TEST_CASE("attributes and numbers of every kind survive canonical text") {
   auto q = g.tensor({.name = "q", .dim = {1, 2, 4, 8}});
   auto k = g.tensor({.name = "k", .dim = {1, 2, 6, 8}});
   auto v = g.tensor({.name = "v", .dim = {1, 2, 6, 8}});
-  const auto ids = g.add(OpKind::sdpa,
-                         SdpaAttributes{.attn_scale = 0.3535533905932738,
-                                        .causal_mask = true,
-                                        .left_bound = 3,
-                                        .generate_stats = true},
-                         {q.id(), k.id(), v.id()}, {Graph::kNewTensor, Graph::kNewTensor},
-                         {.name = "att", .compute = f64}, {});
+  const auto ids = detail::GraphEditor(g).add(OpKind::sdpa,
+                                              SdpaAttributes{.attn_scale = 0.3535533905932738,
+                                                             .causal_mask = true,
+                                                             .left_bound = 3,
+                                                             .generate_stats = true},
+                                              {q.id(), k.id(), v.id()}, {kNewTensor, kNewTensor},
+                                              {.name = "att", .compute = f64}, {});
   g.output({&g, ids[0]}, "O");
   g.output({&g, ids[1]}, "Stats");
   auto n = g.scalar_integer(-9007199254740993, i64, "n");

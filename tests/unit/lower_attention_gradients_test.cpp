@@ -24,7 +24,7 @@ void check_attention(const Arrays& inputs, SdpaAttributes a) {
         SdpaAttributes with_stats = a;
         with_stats.generate_stats = true;
         const auto f = sdpa(t.at("q"), t.at("k"), t.at("v"), with_stats, optional_inputs(t));
-        g.edit(f.stats.id()).data_type = f64;
+        detail::GraphEditor(g).edit(f.stats.id()).data_type = f64;
         auto r =
             sdpa_backward(t.at("q"), t.at("k"), t.at("v"), f.o, dy, f.stats, a, optional_inputs(t));
         Tensors gradients{{"q", r.dq}, {"k", r.dk}, {"v", r.dv}};

@@ -234,9 +234,9 @@ TEST_CASE("every normalisation and its gradient lowers, empty and extent-1 cases
                  stat = g.tensor({.name = "stat", .dim = c.statistics, .data_type = f32});
     Attributes a = default_attributes(c.op);
     if (auto* gn = std::get_if<GroupNormAttributes>(&a)) gn->groups = c.groups;
-    const auto kNew = Graph::kNewTensor;
-    const auto made = g.add(c.op, a, {x.id(), scale.id(), scale.id(), epsilon.id()},
-                            std::vector<TensorId>(c.op == K::rmsnorm ? 2 : 3, kNew), {}, {});
+    const auto made = detail::GraphEditor(g).add(
+        c.op, a, {x.id(), scale.id(), scale.id(), epsilon.id()},
+        std::vector<TensorId>(c.op == K::rmsnorm ? 2 : 3, kNewTensor), {}, {});
     for (std::size_t i = 0; i < made.size(); ++i)
       if (made[i] >= 0) g.output(Tensor(&g, made[i]), "forward" + std::to_string(i));
     auto r = norm_backward(backward.at(c.op), x, x, scale, stat, stat);

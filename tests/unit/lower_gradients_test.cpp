@@ -65,10 +65,10 @@ NormOutputs forward_norm(Graph& g, const NormCase& c, const Tensors& t) {
   Attributes a = default_attributes(c.forward);
   if (auto* gn = std::get_if<GroupNormAttributes>(&a)) gn->groups = c.groups;
   const bool rms = c.forward == OpKind::rmsnorm;
-  const auto ids =
-      g.add(c.forward, a,
-            {t.at("x").id(), t.at("scale").id(), t.at("bias").id(), g.scalar(1e-3, f64).id()},
-            std::vector<TensorId>(rms ? 2 : 3, Graph::kNewTensor), {}, {});
+  const auto ids = detail::GraphEditor(g).add(
+      c.forward, a,
+      {t.at("x").id(), t.at("scale").id(), t.at("bias").id(), g.scalar(1e-3, f64).id()},
+      std::vector<TensorId>(rms ? 2 : 3, kNewTensor), {}, {});
   if (rms) return {Tensor(&g, ids[0]), {}, Tensor(&g, ids[1])};
   return {Tensor(&g, ids[0]), Tensor(&g, ids[1]), Tensor(&g, ids[2])};
 }

@@ -47,7 +47,7 @@ class ShapeRules {
     d.fix = fix;
     d.file = node_.where.file;
     d.line = node_.where.line;
-    graph_.report(std::move(d));
+    GraphEditor(graph_).report(std::move(d));
     return false;
   }
   std::string input_name(int port) const {

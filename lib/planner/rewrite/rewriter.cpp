@@ -295,6 +295,7 @@ Lowered Rewriter::finish() const {
   Lowered result;
   result.graph = std::make_unique<Graph>(options_);
   Graph& g = *result.graph;
+  detail::GraphEditor(g).allow_any_rank();
   std::vector<TensorId> written(tensors_.size(), kNoTensor);
   std::vector<char> done(nodes_.size(), 0);
   std::vector<NodeId> new_id(nodes_.size(), -1);
@@ -304,7 +305,7 @@ Lowered Rewriter::finish() const {
     TensorDesc d = tensors_[at(t)];
     d.producer = -1;
     d.read = false;
-    return written[at(t)] = g.declare(std::move(d));
+    return written[at(t)] = detail::GraphEditor(g).declare(std::move(d));
   };
   const auto write = [&](NodeId id) {
     const Node& n = node(id);
@@ -312,7 +313,8 @@ Lowered Rewriter::finish() const {
     for (TensorId t : n.inputs) inputs.push_back(t < 0 ? kNoTensor : tensor(t));
     for (TensorId t : n.outputs)
       outputs.push_back(t < 0 || producer(t) != id ? kNoTensor : tensor(t));
-    g.add(n.op, n.attributes, std::move(inputs), std::move(outputs), {n.name, n.compute}, n.where);
+    detail::GraphEditor(g).add(n.op, n.attributes, std::move(inputs), std::move(outputs),
+                               {n.name, n.compute}, n.where);
     if (region_[at(id)] >= 0) members[at(region_[at(id)])].push_back(id);
     new_id[at(id)] = static_cast<NodeId>(result.origin.size());
     result.origin.push_back(origin_[at(id)]);

@@ -48,7 +48,7 @@ TensorId input_from(const GraphObject& self, nb::handle v, const std::string& po
 TensorId output_from(const GraphObject& self, nb::handle v, const std::string& port,
                      const std::string& node) {
   if (v.is_none() || v.is(nb::handle(Py_False))) return kNoTensor;
-  if (v.is(nb::handle(Py_True))) return Graph::kNewTensor;
+  if (v.is(nb::handle(Py_True))) return kNewTensor;
   TensorDesc t;
   t.where = caller();
   if (!nb::isinstance<nb::dict>(v)) {
@@ -72,7 +72,7 @@ TensorId output_from(const GraphObject& self, nb::handle v, const std::string& p
     }
   }
   t.dim_known = !t.dim.empty();
-  return self.graph->declare(std::move(t));
+  return detail::GraphEditor(*self.graph).declare(std::move(t));
 }
 
 nb::list add(const GraphObject& self, std::string_view op_name, const nb::dict& inputs,
@@ -102,9 +102,9 @@ nb::list add(const GraphObject& self, std::string_view op_name, const nb::dict& 
       by_port(inputs, input_index, input_from, info(*op).variadic ? 0 : info(*op).inputs.size());
   auto out = by_port(outputs, output_index, output_from, info(*op).outputs.size());
   const std::size_t before = graph.diagnostics().size();
-  const auto ids =
-      graph.add(*op, std::move(values), std::move(in), std::move(out),
-                {std::move(name), data_type_from(compute, "compute_data_type")}, caller());
+  const auto ids = detail::GraphEditor(graph).add(
+      *op, std::move(values), std::move(in), std::move(out),
+      {std::move(name), data_type_from(compute, "compute_data_type")}, caller());
   raise_new(graph, before);
   nb::list tensors;
   for (auto id : ids) tensors.append(id < 0 ? nb::none() : nb::cast(TensorObject{self, id}));

@@ -15,12 +15,13 @@ constexpr const char* kBuilder = "the builder:";  // in the diagnostic of what P
 
 // Nodes and tensors of a graph that a Python object owns, in the graph that a cache gives.
 void copy(const Graph& from, Graph& to) {
+  const detail::GraphEditor editor(to);
   std::vector<TensorId> ids;
   for (TensorDesc d : from.tensors()) {
     d.producer = -1;
     d.read = false;
     d.alias = kNoTensor;
-    ids.push_back(to.declare(std::move(d)));
+    ids.push_back(editor.declare(std::move(d)));
   }
   const auto mapped = [&](std::vector<TensorId> ports) {
     for (TensorId& t : ports)
@@ -28,10 +29,11 @@ void copy(const Graph& from, Graph& to) {
     return ports;
   };
   for (const Node& n : from.nodes())
-    to.add(n.op, n.attributes, mapped(n.inputs), mapped(n.outputs), {n.name, n.compute}, n.where);
+    editor.add(n.op, n.attributes, mapped(n.inputs), mapped(n.outputs), {n.name, n.compute},
+               n.where);
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (const TensorId alias = from.tensors()[i].alias; alias >= 0)
-      to.edit(ids[i]).alias = ids[static_cast<std::size_t>(alias)];
+      editor.edit(ids[i]).alias = ids[static_cast<std::size_t>(alias)];
 }
 
 // What a builder has raised, for the call that it concerns.
@@ -60,7 +62,8 @@ class Builder {
       copy(*described.graph, graph);
     } catch (nb::python_error& error) {
       raised_->exception = nb::borrow(error.value());
-      graph.report({.rule = Rule::attribute_value, .attribute = kBuilder, .seen = error.what()});
+      detail::GraphEditor(graph).report(
+          {.rule = Rule::attribute_value, .attribute = kBuilder, .seen = error.what()});
     }
   }
 
