@@ -72,29 +72,29 @@ void add_kept(PlanData& data, const Partition& parts) {
 
 using Places = std::unordered_map<std::string_view, std::int64_t>;
 
-// The user's names of the nodes that a kernel computes, each once, in order.
-std::vector<std::string> node_labels(const Graph& graph, const Lowered& lowered,
-                                     const KernelSpec& spec) {
-  std::vector<NodeId> origins;
-  for (NodeId n : spec.nodes) origins.push_back(lowered.origin[static_cast<std::size_t>(n)]);
-  std::sort(origins.begin(), origins.end());
-  origins.erase(std::unique(origins.begin(), origins.end()), origins.end());
-  std::vector<std::string> labels;
-  for (NodeId n : origins)
-    labels.push_back(graph.label(graph.nodes()[static_cast<std::size_t>(n)]));
-  return labels;
+// The user's node that a node of the lowered graph comes from.
+const Node& origin_of(const Graph& graph, const Lowered& lowered, NodeId n) {
+  const NodeId origin = lowered.origin[static_cast<std::size_t>(n)];
+  return graph.nodes()[static_cast<std::size_t>(origin)];
 }
 
-// The names that the user gave nodes of a kernel, for the kernel's own name: the first two.
-std::string kernel_title(const Graph& graph, const Lowered& lowered, const KernelSpec& spec) {
-  std::set<NodeId> origins;
-  for (NodeId n : spec.nodes) origins.insert(lowered.origin[static_cast<std::size_t>(n)]);
+// The user's nodes that a kernel computes, each once, in order.
+std::vector<const Node*> origins_of(const Graph& graph, const Lowered& lowered,
+                                    const KernelSpec& spec) {
+  std::vector<const Node*> origins;
+  for (NodeId n : spec.nodes) origins.push_back(&origin_of(graph, lowered, n));
+  std::sort(origins.begin(), origins.end());
+  origins.erase(std::unique(origins.begin(), origins.end()), origins.end());
+  return origins;
+}
+
+// For the kernel's own name: the first two names that the user gave.
+std::string kernel_title(const std::vector<const Node*>& nodes) {
   std::string title;
   int names = 0;
-  for (NodeId n : origins) {
-    const std::string& name = graph.nodes()[static_cast<std::size_t>(n)].name;
-    if (name.empty() || ++names > 2) continue;
-    title += (title.empty() ? "" : "_") + name;
+  for (const Node* n : nodes) {
+    if (n->name.empty() || ++names > 2) continue;
+    title += (title.empty() ? "" : "_") + n->name;
   }
   return title;
 }
@@ -102,10 +102,7 @@ std::string kernel_title(const Graph& graph, const Lowered& lowered, const Kerne
 // What kernels hand to each other, in the user's names where it has them.
 std::vector<PlanBuffer> plan_buffers(const Graph& graph, const Lowered& lowered,
                                      const Partition& partition) {
-  const auto label = [&](NodeId n) {
-    const NodeId origin = lowered.origin[static_cast<std::size_t>(n)];
-    return graph.label(graph.nodes()[static_cast<std::size_t>(origin)]);
-  };
+  const auto label = [&](NodeId n) { return graph.label(origin_of(graph, lowered, n)); };
   const TensorNames names(graph);
   std::vector<PlanBuffer> result;
   for (const auto& l : partition.lifetimes) {
@@ -127,10 +124,9 @@ std::vector<PlanCut> plan_cuts(const Graph& graph, const Lowered& lowered,
                                const Partition& partition) {
   std::unordered_map<std::string, std::string> labels;
   const auto& nodes = lowered.graph->nodes();
-  for (std::size_t n = 0; n < nodes.size(); ++n) {
-    const auto origin = static_cast<std::size_t>(lowered.origin[n]);
-    labels.emplace(lowered.graph->label(nodes[n]), graph.label(graph.nodes()[origin]));
-  }
+  for (std::size_t n = 0; n < nodes.size(); ++n)
+    labels.emplace(lowered.graph->label(nodes[n]),
+                   graph.label(origin_of(graph, lowered, static_cast<NodeId>(n))));
   const auto rename = [&](std::string& label) {
     if (const auto known = labels.find(label); known != labels.end()) label = known->second;
   };
@@ -309,7 +305,8 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
   for (const ScheduledKernel& scheduled : kernels) {
     const KernelSpec& spec = parts.kernels[data.kernels.size()];
     const auto [like, others] = like_of[data.kernels.size()];
-    const std::string title = kernel_title(graph, lowered, spec);
+    const auto nodes = origins_of(graph, lowered, spec);
+    const std::string title = kernel_title(nodes);
     EmittedKernel e = emit_kernel(scheduled, title, like && like->text ? &*like->text : nullptr);
     for (std::size_t i = 0; beside && others && i < others->size(); ++i)
       if (const ClassKernel& other = (*others)[i]; &other != like) {
@@ -322,7 +319,7 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
     PlanKernel k;
     k.entry = std::move(e.entry);
     k.family = family_of(spec);
-    k.nodes = node_labels(graph, lowered, spec);
+    for (const Node* n : nodes) k.nodes.push_back(graph.label(*n));
     k.config = std::move(e.config);
     k.source = std::move(e.source);
     k.grid = e.grid;

@@ -119,18 +119,10 @@ std::uint32_t grid_of(const BandProblem& p, const ImageRowsConfig& e, const Devi
                     std::min(p.columns * std::ceil(p.height / e.band), at_once(p, e, device)));
 }
 
-}  // namespace
-
-std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const DeviceModel& device) {
-  const ContractionSpec* const old = given.as_contraction();
-  if (!device.has_wgmma || !old || !is_plain_product(*old) || !given.columns.empty() ||
-      old->batch != 0 || old->n != 1 || old->m < 2 || old->k() < 2 || old->promote_accumulators ||
-      reads_joined_indices(given))
-    return {};
-  ImageRowsPlan plan{given, {}};
-  KernelSpec& spec = plan.spec;
+// Notes how the image lies, and gives the order of indices that the kernel wants: image, row and
+// column; filter's row, column and channel. Empty where it lies in no way that the kernel reads.
+std::vector<int> read_image(KernelSpec& spec, ImageRowsConfig& e) {
   ContractionSpec& c = spec.contraction();
-  ImageRowsConfig& e = plan.engine;
   ConvolutionRoles roles;
   if (!add_batch_and_k(c, roles) || roles.pixels_in_k || roles.taps.size() != 2 ||
       roles.channels.size() > 1)
@@ -167,6 +159,47 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
   e.image_step = image_index < 0 ? 0 : image->access.stride[image_index];
   for (std::int64_t x : {e.line, e.pitch, e.offset, e.image_step})
     if (x % kPiece != 0) return {};
+  std::vector<int> order;
+  if (image_index >= 0) order.push_back(image_index);
+  order.insert(order.end(), {down.pixel_index, across.pixel_index, c.first_n(), down.tap_index,
+                             across.tap_index, channel});
+  if (static_cast<int>(order.size()) != spec.extent.size()) return {};
+  return order;
+}
+
+// What shared memory moves and what tensor cores multiply, in clocks of a warpgroup's row of
+// results, of which there are so many; and what the caches bring. `odd`: results are put together
+// element by element.
+double estimate(const KernelSpec& spec, const ImageRowsConfig& e, double all, bool odd,
+                const DeviceModel& device) {
+  const Run run = run_of(e);
+  const auto filters = static_cast<std::int64_t>(e.tile.n);
+  constexpr double kBusy = 1.3, kRowOfBlock = 150;
+  // (On an H100, where memory takes 1.3 times as long: 20 channels of 96 x 96, 20 filters 23.7 us,
+  // 10.2 without this; 12 of 128 x 128 20.3 and 11.2; 3 of 224 x 224, 21 filters 54.2 and 29.8.)
+  const double apart = odd ? 1.6 : 1;
+  const double products = static_cast<double>(run.groups * run.steps * filters) / 2,
+               moved = products / 2 + static_cast<double>(run.steps * 16 + filters * 2),
+               clocks = std::max({products, moved, kRowOfBlock}) * kBusy;
+  const double issued = std::ceil(all / device.sms) * clocks / device.clock,
+               memory = bytes_of(spec, e) / (kWindowsReach * device.memory_bandwidth);
+  return device.launch_microseconds + apart * overlapped(memory, issued);
+}
+
+}  // namespace
+
+std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const DeviceModel& device) {
+  const ContractionSpec* const old = given.as_contraction();
+  if (!device.has_wgmma || !old || !is_plain_product(*old) || !given.columns.empty() ||
+      old->batch != 0 || old->n != 1 || old->m < 2 || old->k() < 2 || old->promote_accumulators ||
+      reads_joined_indices(given))
+    return {};
+  ImageRowsPlan plan{given, {}};
+  KernelSpec& spec = plan.spec;
+  ContractionSpec& c = spec.contraction();
+  ImageRowsConfig& e = plan.engine;
+  const std::vector<int> order = read_image(spec, e);
+  if (order.empty()) return {};
   const Run run = run_of(e);
   const std::int64_t all_filters = spec.extent[c.first_n()];
   const bool odd = all_filters % 16 != 0;
@@ -177,13 +210,6 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
   while (!odd && all_filters % filters != 0) filters -= 16;
   if (filters < std::min<std::int64_t>(all_filters, kFewestColumns)) return {};
 
-  // The order of indices that the kernel wants: image, row and column; filter's row, column and
-  // channel.
-  std::vector<int> order;
-  if (image_index >= 0) order.push_back(image_index);
-  order.insert(order.end(), {down.pixel_index, across.pixel_index, c.first_n(), down.tap_index,
-                             across.tap_index, channel});
-  if (static_cast<int>(order.size()) != spec.extent.size()) return {};
   c.k_indices = {KIndex::filter_tap, KIndex::filter_tap, KIndex::channels};
   reorder(spec, order);
   if (prefers(spec, spec.body, c.first_n(), c.first_n() - 1, is_store)) return {};
@@ -222,19 +248,7 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
   e.grid = grid_of(p, e, device);
   e.shared_bytes = static_cast<std::uint32_t>(shared);
 
-  // What shared memory moves and what tensor cores multiply, in clocks of a warpgroup's row of
-  // results; and what the caches bring.
-  constexpr double kBusy = 1.3, kRowOfBlock = 150;
-  // Results that are put together element by element. (On an H100, where memory takes 1.3 times as
-  // long: 20 channels of 96 x 96, 20 filters 23.7 us, 10.2 without this; 12 of 128 x 128 20.3 and
-  // 11.2; 3 of 224 x 224, 21 filters 54.2 and 29.8.)
-  const double apart = odd ? 1.6 : 1;
-  const double products = static_cast<double>(run.groups * run.steps * filters) / 2,
-               moved = products / 2 + static_cast<double>(run.steps * 16 + filters * 2),
-               clocks = std::max({products, moved, kRowOfBlock}) * kBusy;
-  const double issued = std::ceil(all / device.sms) * clocks / device.clock,
-               memory = bytes_of(spec, e) / (kWindowsReach * device.memory_bandwidth);
-  e.microseconds = device.launch_microseconds + apart * overlapped(memory, issued);
+  e.microseconds = estimate(spec, e, all, odd, device);
   return plan;
 }
 

@@ -87,56 +87,68 @@ bool loads_row_numbers(const KernelSpec& spec) {
   return loads > 0;
 }
 
-}  // namespace
+// What threads and registers are chosen by.
+struct Walk {
+  double rows = 0, columns = 0;
+  double num_partials = 0;  // walkers: rows are divided among so many
+  double blocks = 0;        // of an SM
+  double places = 0;        // packs of a row, or of a block's share of it
+  PlaceBytes bytes;         // of a place
+  double numbers = 0;       // that a thread holds of a place
+  bool several = false;     // columns have several results
+  bool doubles = false;     // sums of doubles take twice the registers
+  int place_ahead = 0;      // bytes of a place that may be loaded ahead
+  bool divided = false;     // the threads of a block among rows, as divide_block says
+};
 
-// Blocks that loop over the rows and keep running results of the columns. The planner gives as many
-// walkers as pay (columns.cpp): fewer than there are SMs, or some on each, which then
-// share its threads.
-void schedule_columns(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
-  // For the rings of an SM's blocks, beside what their totals take: 192 KB of 228, 80 of
-  // 100.
-  const int ring_bytes = device.shared_per_sm / 100 * 85 >> 14 << 14;
+Walk walk_of(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
+  const int rank = spec.extent.size();
+  Walk w;
+  w.rows = elements(spec.extent, 0, spec.rowwise().outer_rank);
+  w.columns = elements(spec.extent, spec.rowwise().outer_rank, rank);
+  w.num_partials = static_cast<double>(spec.rowwise().num_partials);
+  s.blocks_per_row =
+      column_cluster(static_cast<std::int64_t>(w.columns), spec.columns.size(), device);
+  w.places =
+      std::ceil(choose_places(spec, std::min(8, widest_pack(spec) / 2), s) / s.blocks_per_row);
+  w.blocks = std::ceil(w.num_partials * s.blocks_per_row / device.sms);
+  w.bytes = place_bytes(spec, s.packing);
+  w.numbers = s.packing.width * static_cast<double>(spec.columns.size()) +
+              (w.bytes.row + w.bytes.weights) / 4;
+  w.several = spec.columns.size() > 1;
+  w.doubles = spec.sums_doubles();
+  w.place_ahead = bytes_ahead(spec, s.packing);
+  return w;
+}
+
+// Threads of a row, and rows of a block.
+void choose_threads(const KernelSpec& spec, const DeviceModel& device, Walk& w, RowwiseConfig& s) {
   constexpr double kLeastBusy = 0.85;      // of a row's warps
   constexpr double kFewNumbers = 20;       // that a thread holds beside what else it needs
   constexpr std::size_t kLittleCode = 24;  // statements
-  const int rank = spec.extent.size();
-  const double rows = elements(spec.extent, 0, spec.rowwise().outer_rank),
-               columns = elements(spec.extent, spec.rowwise().outer_rank, rank);
-  const double num_partials = static_cast<double>(spec.rowwise().num_partials),
-               beside = spec.rowwise().rows_per_cta;
-  s.blocks_per_row =
-      column_cluster(static_cast<std::int64_t>(columns), spec.columns.size(), device);
-  const double places =
-      std::ceil(choose_places(spec, std::min(8, widest_pack(spec) / 2), s) / s.blocks_per_row);
-  // Of an SM: its blocks, and the rows that it takes side by side.
-  const double blocks = std::ceil(num_partials * s.blocks_per_row / device.sms),
-               walkers = blocks * beside;
-  const PlaceBytes bytes = place_bytes(spec, s.packing);
-  const double numbers = s.packing.width * static_cast<double>(spec.columns.size()) +
-                         (bytes.row + bytes.weights) / 4;  // of a place
-  // Sums of doubles take twice the registers.
-  const bool doubles = spec.sums_doubles();
+  const double places = w.places, numbers = w.numbers;
+  // Rows that one walker takes side by side, and an SM's walkers.
+  const double beside = spec.rowwise().rows_per_cta, walkers = w.blocks * beside;
   // A short row's places go to neighbouring threads of one warp, which need no barrier; so do those
   // of a longer one whose warps would idle, to half as many threads. (Gradients of 517 and 777
   // columns on an H200: 61 -> 34 us and 42 -> 34; of 1001, which 126 of 128 threads take: 33
   // and 34.)
   const bool idle = places > 32 && places <= 32 * kUsualPlaces &&
                     places / (std::ceil(places / 32) * 32) < kLeastBusy;
-  const bool one_warp = columns <= kShortRow || idle;
+  const bool one_warp = w.columns <= kShortRow || idle;
   // With 48 registers there are more threads: 5120 columns in 64 instead of 78 us.
   const bool light =
-      !doubles && numbers <= kFewNumbers && spec.body.statements.size() <= kLittleCode;
+      !w.doubles && numbers <= kFewNumbers && spec.body.statements.size() <= kLittleCode;
   // Where columns have several results, a body that needs more registers gets half as many threads.
-  const bool several = spec.columns.size() > 1,
-             heavy = several && numbers + bytes.values + kBesideValues >
-                                    registers_with(device, kColumnThreads);
+  const bool heavy = w.several && numbers + w.bytes.values + kBesideValues >
+                                      registers_with(device, kColumnThreads);
   const double together = idle || heavy ? kColumnThreads / 2
                           : light       ? kLightColumnThreads
                                         : kColumnThreads;
   // Long rows then take fewer threads, too, if these can hold them. (A layernorm's gradients of
   // 8192 x 7168 on an H200: 103 us with 896 threads, 95 with 448.)
   constexpr int kMany = 640, kFewer = 512;
-  const bool fewer = (several || s.blocks_per_row > 1) && places > kMany &&
+  const bool fewer = (w.several || s.blocks_per_row > 1) && places > kMany &&
                      std::ceil(places / static_cast<double>(kFewer)) * numbers + kBesideHeld <=
                          registers_with(device, kFewer);
   // A block has at most 1024, of the rows that it takes side by side.
@@ -145,53 +157,72 @@ void schedule_columns(const KernelSpec& spec, const DeviceModel& device, Rowwise
   s.threads_per_row = threads_for(places, std::ceil(places / (one_warp ? 32 : threads)));
   // (An rmsnorm's gradients of 4096 x 20480: 136 us with 448 threads of three places, 123 with 640
   // of two. A layernorm's are 2 % slower so.)
-  if (fewer && !several && places <= 2 * kMany && busy_share(places, 2) > busy_share(places, 3))
+  if (fewer && !w.several && places <= 2 * kMany && busy_share(places, 2) > busy_share(places, 3))
     s.threads_per_row = threads_for(places, 2);
   const int least = std::max(1, 32 / s.threads_per_row);  // rows of a warp
   s.rows_per_block =
-      std::max(least, power_of_two_to(std::min(threads / (doubles ? 2 : 1) / s.threads_per_row,
-                                               rows / std::max(num_partials * beside, 1.0)),
+      std::max(least, power_of_two_to(std::min(threads / (w.doubles ? 2 : 1) / s.threads_per_row,
+                                               w.rows / std::max(w.num_partials * beside, 1.0)),
                                       1024));
   if (s.blocks_per_row > 1) s.rows_per_block = 1;
   s.rows_per_block *= spec.rowwise().rows_per_cta;
-  const int place_ahead = bytes_ahead(spec, s.packing);
   const bool narrow_sums = std::none_of(
       spec.columns.begin(), spec.columns.end(),
       [](const ColumnReduction& c) { return partial_type(c.mode, c.arithmetic) == DataType::f64; });
   Division divided;
-  if (several && narrow_sums && s.blocks_per_row == 1 && num_partials <= device.sms &&
-      columns > kShortRow && rows >= kLongWalk * num_partials && place_ahead > 0)
-    divided = divide_block(places, numbers, rows / num_partials, place_ahead, device);
-  if (divided.rows > 0) {
+  if (w.several && narrow_sums && s.blocks_per_row == 1 && w.num_partials <= device.sms &&
+      w.columns > kShortRow && w.rows >= kLongWalk * w.num_partials && w.place_ahead > 0)
+    divided = divide_block(places, numbers, w.rows / w.num_partials, w.place_ahead, device);
+  w.divided = divided.rows > 0;
+  if (w.divided) {
     s.threads_per_row = divided.threads_per_row;
     s.rows_per_block = divided.rows;
   }
   s.threads = s.threads_per_row * s.rows_per_block;
-  s.least_blocks = doubles ? 1 : static_cast<int>(blocks);
-  s.resident = true;
+  s.least_blocks = w.doubles ? 1 : static_cast<int>(w.blocks);
+}
+
+// What stays in a thread's registers, and the ring of a block's rows to come.
+void choose_ring(const KernelSpec& spec, const DeviceModel& device, const Walk& w,
+                 RowwiseConfig& s) {
+  // For the rings of an SM's blocks, beside what their totals take: 192 KB of 228, 80 of 100.
+  const int ring_bytes = device.shared_per_sm / 100 * 85 >> 14 << 14;
   // Weights stay in registers where these suffice; a row's values are computed again from its packs
   // where they would not fit beside those.
-  const double each = std::ceil(places / s.threads_per_row),
+  const double each = std::ceil(w.places / s.threads_per_row),
                registers = registers_with(device, s.threads * s.least_blocks);
-  s.prefetch = each * numbers + kBesideHeld <= registers;
-  s.recompute = each * (numbers + bytes.values) + kBesideValues > registers;
-  const int slot_bytes = s.threads * static_cast<int>(each) * place_ahead;
-  const bool few = rows < kLongWalk * num_partials * s.rows_per_block;
+  s.prefetch = each * w.numbers + kBesideHeld <= registers;
+  s.recompute = each * (w.numbers + w.bytes.values) + kBesideValues > registers;
+  const int slot_bytes = s.threads * static_cast<int>(each) * w.place_ahead;
+  const bool few = w.rows < kLongWalk * w.num_partials * s.rows_per_block;
   // The next row comes to registers only where these hold it beside the present one.
-  const bool crowded = s.prefetch && each * (numbers + bytes.row / 4.0) + kBesideHeld > registers;
+  const bool crowded =
+      s.prefetch && each * (w.numbers + w.bytes.row / 4.0) + kBesideHeld > registers;
   if (slot_bytes > 0 && (!few || crowded))
-    s.pipeline_stages = std::min(2, ring_bytes / static_cast<int>(blocks) / slot_bytes);
+    s.pipeline_stages = std::min(2, ring_bytes / static_cast<int>(w.blocks) / slot_bytes);
   if (s.pipeline_stages > 0) {
     // More on their way at once than keep memory busy hinder each other. (12288 columns: 91 -> 84
     // us; with dropout and a residual, 4096 columns, 194 -> 183.)
     constexpr int kInFlight = 48 << 10;
     s.slot_bytes = slot_bytes;
-    s.in_flight = divided.rows > 0 && slot_bytes >= kInFlight ? 0 : s.pipeline_stages - 1;
+    s.in_flight = w.divided && slot_bytes >= kInFlight ? 0 : s.pipeline_stages - 1;
     // (12288 columns: 97 -> 91 us; 10240: 77 -> 64; 2304: 57.1 -> 56.0; but 4096: 54 -> 57.)
-    s.by_lanes = divided.rows > 0 && (s.rows_per_block == 1 || columns <= kShortWalk) &&
+    s.by_lanes = w.divided && (s.rows_per_block == 1 || w.columns <= kShortWalk) &&
                  s.threads_per_row % 32 == 0 && loads_row_numbers(spec);
   }
   s.ahead = s.pipeline_stages > 0 || (s.prefetch && !crowded);
+}
+
+}  // namespace
+
+// Blocks that loop over the rows and keep running results of the columns. The planner gives as many
+// walkers as pay (columns.cpp): fewer than there are SMs, or some on each, which then share its
+// threads.
+void schedule_columns(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
+  Walk w = walk_of(spec, device, s);
+  choose_threads(spec, device, w, s);
+  s.resident = true;
+  choose_ring(spec, device, w, s);
   s.grid = static_cast<std::uint32_t>(spec.rowwise().num_partials * s.blocks_per_row);
 }
 
