@@ -59,6 +59,17 @@ constexpr Maker kLayers[] = {
     {"pooled", grow_pooled, 6, false},
     {"across", grow_across, 6, false},
 };
+// And of seeds from kTrainingVary on.
+constexpr Maker kTraining[] = {
+    {"convolution_step", grow_convolution_step, 8, false},
+    {"linear_step", grow_linear_step, 6, false},
+    {"experts", grow_experts, 5, false},
+    {"attention_layer", grow_attention_layer, 8, false},
+    {"scaled_product", grow_scaled_product, 6, false},
+    {"class_loss", grow_class_loss, 4, false},
+    {"update", grow_update, 3, false},
+    {"norm_layer", grow_norm_layer, 6, false},
+};
 
 struct Types {
   DataType io, intermediate, compute;
@@ -109,6 +120,8 @@ Shared<Graph> random_graph(const RandomGraphOptions& given) {
     if (written_out || m.name == options.often) offer(m);
   for (const auto& m : kLayers)
     if (layers && (written_out || m.name == options.often)) offer(m);
+  for (const auto& m : kTraining)
+    if (options.seed >= kTrainingVary && (written_out || m.name == options.often)) offer(m);
   while (grower.nodes_left() > 0) grower.random.weighted(makers)->grow(grower);
   grower.finish();
   if (options.seed >= kCallsVary) vary_calls(*graph, Random(options.seed + 2));

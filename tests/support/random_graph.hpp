@@ -22,6 +22,10 @@ constexpr std::uint64_t kLayersVary = 48'000'000;
 // f32 where the graph has 16 bits; masks are -infinity, too, and attention has rows without keys.
 constexpr std::uint64_t kStoredVary = 54'000'000;
 
+// From this one on the makers of random_graph_training.cpp stand beside the others, and heads are
+// of any width that models have.
+constexpr std::uint64_t kTrainingVary = 64'000'000;
+
 struct RandomGraphOptions {
   std::uint64_t seed = 0;
   int max_nodes = 12;

@@ -146,11 +146,21 @@ void grow_dequantized(Grower& g);
 void grow_halves(Grower& g);
 void grow_pooled(Grower& g);
 void grow_across(Grower& g);
+void grow_convolution_step(Grower& g);
+void grow_linear_step(Grower& g);
+void grow_experts(Grower& g);
+void grow_attention_layer(Grower& g);
+void grow_scaled_product(Grower& g);
+void grow_class_loss(Grower& g);
+void grow_update(Grower& g);
+void grow_norm_layer(Grower& g);
 
 // What the graph leaves to its calls (random_graph_calls.cpp); its nodes stay as they are.
 void vary_calls(Graph& g, Random random);
 
 // Dims of as many elements as `dim`, of any rank up to 8.
 Dims reshaped(Grower& g, const Dims& dim);
+// Strides of an image whose channels lie side by side.
+Dims channels_last(const Dims& dim);
 
 }  // namespace sinter::test

@@ -138,6 +138,14 @@ void grow_resample_backward(Grower& g) {
         {{true, known_x && g.random.chance(0.7) ? Dims{} : dx, DataType::none}});
 }
 
+Dims channels_last(const Dims& d) {
+  Dims stride = Dims::filled(d.size(), 1);
+  std::int64_t step = d[1];
+  for (int i = d.size(); i-- > 2; step *= d[i]) stride[i] = step;
+  stride[0] = step;
+  return stride;
+}
+
 Dims reshaped(Grower& g, const Dims& dim) {
   const auto n = count(dim);
   const int rank = g.rank(1, kMaxRank);

@@ -21,11 +21,11 @@ struct Attention {
   }
 };
 
-std::int64_t at_least_one(std::int64_t v) { return std::max<std::int64_t>(v, 1); }
-
 Dims query_dims(Grower& g) {
-  const auto d =
+  auto d =
       g.random.chance(0.7) ? g.random.pick({8, 16, 32, 64, 40}) : static_cast<int>(g.extent(80));
+  if (g.options().seed >= kTrainingVary && g.random.chance(0.3))
+    d = g.random.pick({72, 80, 96, 128, 128, 192, 256});
   const auto left = Grower::room(g.most(), at_least_one(d));
   const auto s = g.extent(std::min<std::int64_t>(left, 140));
   const auto h = g.extent(std::min<std::int64_t>(Grower::room(left, at_least_one(s)), 6));

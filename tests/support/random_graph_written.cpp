@@ -169,14 +169,6 @@ Dims image(Grower& g) {
   return {n, c, h, w};
 }
 
-Dims channels_last(const Dims& d) {
-  Dims stride = Dims::filled(d.size(), 1);
-  std::int64_t step = d[1];
-  for (int i = d.size(); i-- > 2; step *= d[i]) stride[i] = step;
-  stride[0] = step;
-  return stride;
-}
-
 // An image in the layout that most have; both are read and written in one graph.
 TensorId image_operand(Grower& g, const Dims& dim) {
   return g.random.chance(0.5) ? g.input(dim, DataType::none, channels_last(dim)) : g.operand(dim);
