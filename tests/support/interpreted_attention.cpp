@@ -150,8 +150,16 @@ class Attention : KernelStatements {
                         : nothing   ? 0
                                     : weights[i] / total;
       if (!a.weight.statements.empty()) accumulator_[0] = operand(a.weight, at, v);
-      weights[i] = round_to(a.v.type, accumulator_[0]);
+      weights[i] = accumulator_[0];
     }
+    // Of 8 bits times a power of two of the row: kernels take weights off the largest of its keys,
+    // so that these do not vanish beside a sink.
+    double largest_weight = 0;
+    for (const double w : weights) largest_weight = std::fmax(largest_weight, std::fabs(w));
+    const double power = a.f8_weights && largest_weight > 0 && std::isfinite(largest_weight)
+                             ? std::ldexp(1.0, 5 - std::ilogb(largest_weight))
+                             : 1;
+    for (double& w : weights) w = round_to(a.v.type, w * power) / power;
     for_indices(at, A::e, A::e + 1, std::function<void()>([&] {
                   double sum = 0;
                   for (std::size_t i = 0; i < weights.size(); ++i) {
