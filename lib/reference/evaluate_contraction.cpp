@@ -47,12 +47,17 @@ void add_product(double a, double ea, double b, double eb, Sums& sum) {
   if (ea > 0 || eb > 0) sum.p += std::fabs(a) * eb + std::fabs(b) * ea + ea * eb;
 }
 
-bool stands_in_runs(const Line& line) {
-  const auto n = static_cast<std::int64_t>(line.v.size());
+// Elements that differ from the one before, the first among them; no more are counted than n terms
+// in runs have.
+std::int64_t changes_of(const Line& line, std::int64_t n) {
   std::int64_t changes = 1;
   for (std::size_t i = 1; i < line.v.size() && in_runs(changes, n); ++i)
     changes += line.v[i] != line.v[i - 1];
-  return in_runs(changes, n);
+  return changes;
+}
+bool stands_in_runs(const Line& line) {
+  const auto n = static_cast<std::int64_t>(line.v.size());
+  return in_runs(changes_of(line, n), n);
 }
 
 class Contraction {
@@ -75,6 +80,17 @@ class Contraction {
     } else {
       dot_exact<false>(a.v.data(), b.v.data(), n, sum);
     }
+  }
+
+  // One of several lines of a sum of `terms`.
+  void add_line(const Line& a, const Line& b, std::int64_t terms, Sums& sum, Lines& lines) const {
+    if (!job_.judging || !lines.open(terms)) return add(a, b, sum);
+    Sums line;
+    add(a, b, line);
+    sum.v += line.v, sum.s += line.s, sum.q += line.q, sum.p += line.p;
+    lines.add(line, changes_of(a, terms) + changes_of(b, terms) - 1,
+              static_cast<std::int64_t>(a.v.size()));
+    sum.alike = lines.alike();
   }
 
   // `padding`: some products are of zeros around the image. What these give with an infinite or NaN
@@ -199,6 +215,7 @@ void Contraction::conv_fprop(const Dims& at, double* v, double* e) const {
   cw[0] = at[1];
   cw[1] = 0;
   Sums sum;
+  Lines lines;
   bool padding = false;
   Line lx, lw;
   if (channels > 0)
@@ -212,7 +229,7 @@ void Contraction::conv_fprop(const Dims& at, double* v, double* e) const {
       }
       x.view.line(cx, 1, channels, lx);
       w.view.line(cw, 1, channels, lw);
-      add(lx, lw, sum);
+      add_line(lx, lw, channels * taps.volume(), sum, lines);
     });
   finish_convolution(sum, channels * taps.volume(), padding, w, v, e);
 }
@@ -227,6 +244,7 @@ void Contraction::conv_dgrad(const Dims& at, double* v, double* e) const {
   cy[1] = cw[0] = at[1] / w.dim[1] * filters;
   cw[1] = at[1] % w.dim[1];
   Sums sum;
+  Lines lines;
   bool padding = false;
   Line ly, lw;
   if (filters > 0)
@@ -242,7 +260,7 @@ void Contraction::conv_dgrad(const Dims& at, double* v, double* e) const {
       }
       dy.view.line(cy, 1, filters, ly);
       w.view.line(cw, 0, filters, lw);
-      add(ly, lw, sum);
+      add_line(ly, lw, filters * taps.volume(), sum, lines);
     });
   finish_convolution(sum, filters * taps.volume(), padding, w, v, e);
 }
@@ -260,8 +278,10 @@ void Contraction::conv_wgrad(const Dims& at, double* v, double* e) const {
   const std::int64_t s = g.stride[last];
   const std::int64_t low = tap[last] >= 0 ? 0 : (-tap[last] + s - 1) / s;
   const std::int64_t room = x.dim[axis] - 1 - tap[last];
-  const std::int64_t n = std::min(dy.dim[axis], room < 0 ? 0 : room / s + 1) - low;
+  const std::int64_t n = std::min(dy.dim[axis], room < 0 ? 0 : room / s + 1) - low,
+                     terms = dy.dim[1] > 0 ? count(dy.dim) / dy.dim[1] : 0;
   Sums sum;
+  Lines lines;
   bool padding = n < dy.dim[axis];
   Line ly, lx;
   Box outer = Box::whole(dy.dim);
@@ -283,9 +303,9 @@ void Contraction::conv_wgrad(const Dims& at, double* v, double* e) const {
       strided.offset = x.view.offset + (low * s + tap[last]) * x.view.stride[axis];
       dy.view.line(cy, axis, n, ly);
       strided.line(cx, axis, n, lx);
-      add(ly, lx, sum);
+      add_line(ly, lx, terms, sum, lines);
     });
-  finish_convolution(sum, dy.dim[1] > 0 ? count(dy.dim) / dy.dim[1] : 0, padding, dy, v, e);
+  finish_convolution(sum, terms, padding, dy, v, e);
 }
 
 void Contraction::moe(const Dims& at, double* v, double* e) const {
@@ -301,7 +321,8 @@ void Contraction::moe(const Dims& at, double* v, double* e) const {
   if (k > 0) {
     job_.in[0].view.line({0, row.token, 0}, 2, k, a);
     job_.in[1].view.line({row.expert, 0, at[2]}, 1, k, b);
-    add(a, b, sum);
+    Lines lines;
+    add_line(a, b, k, sum, lines);
   }
   finish(sum, k, v, e);
 }

@@ -9,7 +9,8 @@ namespace sinter::reference {
 namespace {
 
 // What each family of modes accumulates. add(v, e) takes one element, finish(n) the number of
-// elements; both see the job's precision and the unit of the operand.
+// elements; both see the job's precision and the unit of the operand. end_line(n) stands behind
+// neighbours in a line.
 struct Context {
   Precision precision;
   double unit;
@@ -41,11 +42,15 @@ Judged square_root(const Judged& sum, const Precision& precision) {
 struct SumState {
   Sums sums;
   double lost = 0;  // by the roundings of the sum: terms that are nearly equal round alike
+  Lines lines;
+  Sums line;  // the one that is being added
   double last = kInfinity;
-  std::int64_t changes = 0;
+  std::int64_t changes = 0, terms = 0;
   void add(double v, double e, const Context& c) {
     changes += v != last;
     last = v;
+    ++terms;
+    line.v += v, line.s += std::fabs(v), line.q += v * v;
     if (c.mode == ReductionMode::norm2) {
       if (e > 0) sums.p += 2 * std::fabs(v) * e + e * e;
       v *= v;
@@ -62,10 +67,14 @@ struct SumState {
     sums.s += std::fabs(v);
     sums.q += v * v;
   }
+  void end_line(std::int64_t n) {
+    if (lines.open(n)) lines.add(line, changes, terms);
+    line = {}, last = kInfinity, changes = terms = 0;
+  }
   Judged finish(std::int64_t n, const Context& c) const {
     Sums sums = this->sums;
     sums.v += lost;
-    sums.alike = in_runs(changes, n);
+    sums.alike = lines.alike();
     const bool squares = c.mode == ReductionMode::norm2;
     const Judged sum = finish_sum(sums, summation_growth(sums, n) + (squares ? 1 : 0),
                                   squares ? c.unit * c.unit : c.unit, c.precision);
@@ -82,6 +91,7 @@ struct SumState {
 
 // min, max and amax: monotone in every element, so exact at the end points.
 struct ExtremeState {
+  void end_line(std::int64_t) {}
   double v = -kInfinity, low = -kInfinity, high = -kInfinity;
   bool nan = false, open = false;
   void add(double x, double e, const Context& c) {
@@ -103,6 +113,7 @@ struct ExtremeState {
 };
 
 struct ProductState {
+  void end_line(std::int64_t) {}
   double v = 1;
   double most = 1, least = 1;  // bounds of the magnitude of any partial product
   double reach = 1;            // product of the magnitudes with their errors
@@ -171,8 +182,11 @@ void reduce(const Job& job, std::int64_t begin, std::int64_t end, double* v, dou
     if (along && x.dim[axis] > 0) region.set(axis, 0, 1);
     for_each(region, [&](const Dims& c) {
       x.view.line(c, axis, along ? x.dim[axis] : n, line);
-      for (std::size_t i = 0; i < line.v.size(); ++i)
-        states[along ? 0 : i].add(line.v[i], line.e.empty() ? 0 : line.e[i], context);
+      for (std::size_t i = 0; i < line.v.size(); ++i) {
+        State& state = states[along ? 0 : i];
+        state.add(line.v[i], line.e.empty() ? 0 : line.e[i], context);
+        if (!along || i + 1 == line.v.size()) state.end_line(terms);
+      }
     });
     for (std::int64_t i = 0; i < n; ++i) {
       const Judged r = states[static_cast<std::size_t>(i)].finish(terms, context);

@@ -170,7 +170,8 @@ Judged Resample::weighted(const Dims& at) const {
                                     job_.in[0].numbers.unit, job_.precision);
     const double n = divisor(at), v = total.value / n;
     int exponent;
-    const bool divides = v == 0 || std::frexp(n, &exponent) == 0.5;  // without rounding
+    const bool divides =  // without rounding
+        v == 0 || (std::frexp(n, &exponent) == 0.5 && std::fabs(v) > 0x1p-100);
     if (total.error == 0 && (!std::isfinite(v) || divides)) return {v, 0};
     return {v, (total.error + 3 * job_.precision.u * (std::fabs(total.value) + total.error)) / n +
                    job_.precision.eta};

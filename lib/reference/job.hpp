@@ -1,6 +1,8 @@
 // One piece of work: a box of one output of one node, with everything that its elements read. The
 // element functions of all primitives take a Job and a range of the box.
 #pragma once
+#include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "reference/box.hpp"
@@ -88,18 +90,44 @@ double cost_per_element(const Graph& graph, const Node& node, bool judging);
 // ---- sums with error bounds
 
 // v: the sum; s: the sum of magnitudes; q: of squares; p: of the errors that the operands bring.
-// alike: most terms are equal to their neighbours (see in_runs).
+// alike: most terms are equal to others (see in_runs).
 struct Sums {
   double v = 0, s = 0, q = 0, p = 0;
   bool alike = false;
 };
-// Whether n numbers of which so many differ from the one before them stand in runs of equal ones,
-// 16 and more on average: shorter runs' roundings, added up, stay below the root's factor.
+// Whether n numbers of which so many differ from the one before them, and are not repeated as part
+// of a line of them, are each there 16 times and more on average: the roundings of fewer, added up,
+// stay below the root's factor. Wherever the equal ones stand: as long as a sum stays between two
+// powers of two it is a multiple of its last bit, so that what is rounded off depends on the term
+// alone.
 constexpr bool in_runs(std::int64_t changes, std::int64_t n) { return 16 * changes < n; }
+// Lines of terms, told apart by their sums: the changes within those that repeat neither the line
+// before nor one of the first few.
+class Lines {
+ public:
+  // `terms`: at least as many as there will be. Whether they may still stand in runs.
+  bool open(std::int64_t terms) const { return in_runs(changes_, terms); }
+  void add(const Sums& line, std::int64_t changes, std::int64_t terms) {
+    terms_ += terms;
+    const auto same = [&](const Sums& other) {
+      return other.v == line.v && other.s == line.s && other.q == line.q;
+    };
+    if (same(last_) || std::any_of(known_.begin(), known_.end(), same)) return;
+    last_ = line;
+    if (known_.size() < 32) known_.push_back(line);
+    changes_ += changes;
+  }
+  bool alike() const { return in_runs(changes_, terms_); }
+
+ private:
+  std::vector<Sums> known_;
+  Sums last_{std::numeric_limits<double>::quiet_NaN()};
+  std::int64_t changes_ = 0, terms_ = 0;
+};
 // Growth of the rounding error of a sum of n terms in units of u * s, in any order or tree: like a
 // root, because roundings of different partial sums are independent (Higham and Mary, "A new
 // approach to probabilistic rounding error analysis"); linear where the terms are nearly equal, or
-// neighbours are equal, because those round alike.
+// few of them differ, because those round alike.
 double summation_growth(const Sums& sum, std::int64_t n);
 // The finished sum with its bound; `unit` divides every term.
 Judged finish_sum(const Sums& sum, double growth, double unit, const Precision& precision);

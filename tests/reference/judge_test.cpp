@@ -90,6 +90,28 @@ TEST_CASE("sums of blocks of equal terms may drift, too", "[reference][judge]") 
   }
 }
 
+// A filter's gradient of an image and a gradient that are broadcast along the lines, and a sum over
+// the axis that an operand is broadcast along: equal terms do not stand side by side.
+TEST_CASE("sums of lines that are repeated may drift, too", "[reference][judge]") {
+  constexpr std::int64_t n = 1 << 12;
+  for (const bool product : {false, true}) {
+    CAPTURE(product);
+    Graph g;
+    const Tensor x = g.tensor({.name = "X", .dim = {1, 1, n, 2}, .stride = {2, 2, 0, 1}});
+    g.output(product ? conv_wgrad(x, x, {1, 1, 1, 1}, {})
+                     : reduction(x, ReductionMode::add, {1, 1, 1, 1}),
+             "Y");
+    std::vector<float> values{product ? 0.73f : 0.13563359f, product ? 0.1234f : 0.5309463f};
+    const Judged j = judge_all(g, values.data())[0];
+    float sum = 0;
+    for (std::int64_t i = 0; i < n; ++i)
+      for (float v : values) sum += product ? v * v : v;
+    CAPTURE(j.value, j.error, sum);
+    CHECK(std::fabs(sum - j.value) > 400 * 0x1p-24 * j.value);  // above a root's growth
+    CHECK(std::fabs(sum - j.value) <= j.error);
+  }
+}
+
 TEST_CASE("sums of integers and of short binary fractions are exact, others are not",
           "[reference][judge]") {
   const auto error = [](std::vector<float> x) {
@@ -103,6 +125,21 @@ TEST_CASE("sums of integers and of short binary fractions are exact, others are 
   CHECK(error({16777216, 1, 1}) > 0);
   CHECK(error({0.1f, 1}) > 0);
   CHECK(error({0x1p-140f, 0x1p-149f}) == 0);
+}
+
+TEST_CASE("an average of subnormal numbers may lose its last bit", "[reference][judge]") {
+  for (const float x : {0x1p-149f, 1.0f}) {
+    CAPTURE(x);
+    Graph g;
+    g.output(resample(g.tensor({.name = "X", .dim = {1, 1, 2}}),
+                      {.mode = ResampleMode::avgpool_include_padding, .window = {2}})
+                 .y,
+             "Y");
+    std::vector<float> values{x, 0};
+    const Judged j = judge_all(g, values.data())[0];
+    CHECK((j.error > 0) == (x < 1));
+    CHECK(j.error >= std::fabs(static_cast<float>(j.value) - j.value));
+  }
 }
 
 TEST_CASE("a product is exact only while its bits fit", "[reference][judge]") {
