@@ -12,7 +12,7 @@ namespace sinter::test {
 namespace {
 
 struct Packed {
-  std::vector<std::int32_t> offsets_q, offsets_kv;  // of queries alone: keys have the same
+  std::vector<std::int32_t> offsets_q, offsets_kv{};  // of queries alone: keys have the same
   std::int64_t tokens_q, tokens_kv, d = 64, dv = 64;
   SdpaAttributes a = {};
   int poisoned = -1;  // a sequence whose keys and values are NaN and infinities

@@ -81,7 +81,7 @@ struct TileProblem {
   bool phased = false;       // its pixels fall into phases, which are batch entries
   bool stepped = false;      // of the gradient of one tap: its pixels lie in steps
   // Of these, if they have unlike depths: the depths, of their average, the deepest first.
-  std::vector<double> depths;
+  std::vector<double> depths{};
   // How many times a convolution reads each element of an operand, which the caches see.
   double a_again = 1, b_again = 1;
   double zeros = 0;  // rows at the zeros beside an image, for each that is none
