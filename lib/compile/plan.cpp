@@ -12,6 +12,7 @@
 #include "plan/plan_data.hpp"
 #include "plan/tensor_names.hpp"
 #include "planner/aliases.hpp"
+#include "planner/kernel_work.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "runtime/compiler.hpp"
 #include "sinter/compile.hpp"

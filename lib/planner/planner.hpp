@@ -53,15 +53,4 @@ inline Partition partition(const Graph& lowered, bool fuse, std::string_view tar
 // memory when no kernel from the first write to the last read of one touches the other.
 void place_workspace(const Graph& lowered, Partition& partition);
 
-// Distinct bytes that the kernel reads or writes of a tensor at least.
-struct Traffic {
-  TensorId tensor = kNoTensor;
-  bool written = false;
-  std::int64_t bytes = 0;
-};
-std::vector<Traffic> compulsory_traffic(const Graph& lowered, const KernelSpec& spec);
-
-// Its multiplications and additions.
-double operations(const KernelSpec& spec);
-
 }  // namespace sinter

@@ -1,5 +1,6 @@
 // Chained products: f(A B) C in one kernel of the tensor cores that take warpgroups.
 #include "planned.hpp"
+#include "planner/kernel_work.hpp"
 #include "planner/planner.hpp"
 #include "sinter/sinter.hpp"
 #include "support/catch.hpp"

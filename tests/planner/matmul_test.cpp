@@ -6,6 +6,7 @@
 #include "compile/make_plan.hpp"
 #include "plan/access.hpp"
 #include "planner/explain/explain.hpp"
+#include "planner/kernel_work.hpp"
 #include "planner/planned.hpp"
 #include "planner/traffic.hpp"
 #include "schedule/contraction/wgmma.hpp"

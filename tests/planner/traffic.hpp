@@ -1,6 +1,6 @@
 // The compulsory traffic of a kernel in all.
 #pragma once
-#include "planner/planner.hpp"
+#include "planner/kernel_work.hpp"
 
 namespace sinter::test {
 

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "planner/planner.hpp"
+#include "planner/kernel_work.hpp"
 
 namespace sinter {
 namespace {
