@@ -198,15 +198,15 @@ std::int64_t traffic(const FusionState& state, const std::vector<Candidate>& cho
   return bytes;
 }
 
-// The graph cut into kernels, in one of the ways in which what several of them could compute is
-// made by each or left to one.
-struct Cut {
+// A cover of the graph by kernels, in one of the ways in which what several of them could compute
+// is made by each or left to one.
+struct Cover {
   std::unique_ptr<FusionState> state;
   std::vector<Candidate> chosen;
 };
 
 // Not by an estimate, which is not the same for all extents of a class.
-void take_better(Cut& best, Cut other) {
+void take_better(Cover& best, Cover other) {
   const std::int64_t more = traffic(*other.state, other.chosen) - traffic(*best.state, best.chosen);
   const std::size_t kernels = best.chosen.size(), of_other = other.chosen.size();
   if (of_other <= kernels && more <= 0 && (of_other < kernels || more < 0)) best = std::move(other);
@@ -298,21 +298,22 @@ Partition partition(const Graph& lowered, bool fuse, const PlanContext& context,
   const Storage storage(lowered);
   std::vector<TensorId> overwritten;
   for (const Alias& alias : aliases) overwritten.push_back(alias.input);
-  const auto cut = [&](bool chains, bool leave_tails) -> Cut {
-    Cut c{std::make_unique<FusionState>(lowered, storage, fuse, context, regions, overwritten), {}};
+  const auto cover = [&](bool chains, bool leave_tails) -> Cover {
+    Cover c{std::make_unique<FusionState>(lowered, storage, fuse, context, regions, overwritten),
+            {}};
     if (chains && !c.state->recompute_chains()) return {};
     if (leave_tails) c.state->leave_tails();
     c.chosen = fuse ? choose(*c.state, aliases) : choose_alone(*c.state);
     return c;
   };
-  Cut best = cut(false, false);
-  constexpr std::size_t kMostCompared = 4096;  // nodes: larger graphs are cut in one way alone
+  Cover best = cover(false, false);
+  constexpr std::size_t kMostCompared = 4096;  // nodes: larger graphs are covered in one way alone
   if (fuse && lowered.nodes().size() <= kMostCompared) {
-    if (best.state->tail_found()) take_better(best, cut(false, true));
-    if (Cut chains = cut(true, false); chains.state) {
+    if (best.state->tail_found()) take_better(best, cover(false, true));
+    if (Cover chains = cover(true, false); chains.state) {
       const bool tails = chains.state->tail_found();
       take_better(best, std::move(chains));
-      if (tails) take_better(best, cut(true, true));
+      if (tails) take_better(best, cover(true, true));
     }
   }
   const FusionState& state = *best.state;
