@@ -86,6 +86,23 @@ void narrow_boxes(WgmmaConfig& e) {
     if (o) o->map.box[o->k_fastest ? 0 : 1] = e.loaded_depth;
 }
 
+// Of the producer and of each consumer: of the 504 that three warpgroups have, in steps of eight.
+void choose_registers(const TileProblem& p, WgmmaConfig& e) {
+  const Tile& t = e.tile;
+  const int kept =
+      sums_per_thread(t) * (e.promote_accumulators ? 1 + promoted_sets(t) : 1) + (e.ahead ? 64 : 0);
+  e.producer_registers = kept >= 192 ? 24 : 40;
+  e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
+  if (p.gradient) e.producer_registers = 24, e.consumer_registers = 240;
+  if (t.consumers == 3) e.producer_registers = 24, e.consumer_registers = kRegistersOfThree;
+  if (p.gathered) e.producer_registers = 56, e.consumer_registers = 224;
+  if (p.shifted()) {
+    e.producer_registers = 104;
+    if (t.consumers == 2) e.consumer_registers = 200;
+  }
+  if (e.least_blocks > 1) e.consumer_registers = 216;  // with the producer's, half of all
+}
+
 // What follows from the tile.
 void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& device) {
   WgmmaConfig& e = o.engine;
@@ -149,21 +166,9 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   const int lane_packs = 1024 / p.products / 32 / e.packing.width;
   e.ahead = e.prefetch && t.split == 1 && e.unroll == lane_packs && t.consumers < 3;
   e.threads = 128 * (t.consumers + 1);
-  // Of the 504 that three warpgroups have, in steps of eight.
-  const int kept =
-      sums_per_thread(t) * (e.promote_accumulators ? 1 + promoted_sets(t) : 1) + (e.ahead ? 64 : 0);
-  e.producer_registers = kept >= 192 ? 24 : 40;
-  e.consumer_registers = t.consumers == 1 ? 248 : kept >= 192 ? 240 : 232;
-  if (p.gradient) e.producer_registers = 24, e.consumer_registers = 240;
-  if (t.consumers == 3) e.producer_registers = 24, e.consumer_registers = kRegistersOfThree;
-  if (p.gathered) e.producer_registers = 56, e.consumer_registers = 224;
-  if (p.shifted()) {
-    e.producer_registers = 104;
-    if (t.consumers == 2) e.consumer_registers = 200;
-  }
   e.wide_index = needs_wide_index(o.spec);
   e.least_blocks = blocks_that_fit(p, t, device);
-  if (e.least_blocks > 1) e.consumer_registers = 216;  // with the producer's, half of all
+  choose_registers(p, e);
   e.grid = static_cast<std::uint32_t>(grid_of(p, t, device));
   e.through_ring = leaves_through_ring(p, t, device);
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p, t, device));
