@@ -1,7 +1,6 @@
 // Plan files back to plan data. A damaged or altered file must end in a diagnostic and never in a
 // launch, so nothing in it is believed before it was checked.
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 
@@ -25,8 +24,6 @@ constexpr std::size_t kMaxEntry = 1024;
 constexpr std::size_t kMaxArguments = 4096;
 constexpr std::size_t kMaxMaps = 256;  // more do not fit in an argument struct
 constexpr std::int64_t kMaxWorkspace = std::int64_t{1} << 50;
-constexpr std::int64_t kMaxGrid = std::numeric_limits<std::int32_t>::max();
-constexpr std::int64_t kMaxBlock = 1024;
 
 bool is_identifier(std::string_view s) {
   const auto letter = [](char c) {

@@ -67,7 +67,9 @@ struct PlanAccess {
   std::int64_t bytes = 0;
 };
 
-// Of a block, on the GPUs that have most of it.
+// What CUDA launches at most: blocks along one dimension, threads of a block; and its shared memory
+// on the GPUs that have most of it.
+inline constexpr std::uint32_t kMaxGrid = 0x7fffffff, kMaxBlock = 1024;
 inline constexpr std::uint32_t kMaxSharedBytes = 227 << 10;
 
 struct PlanKernel {
@@ -78,7 +80,7 @@ struct PlanKernel {
   std::string source;
   std::uint32_t grid = 1;
   std::uint32_t block = 1;
-  std::uint32_t shared_bytes = 0;     // dynamic shared memory, at most kMaxSharedBytes
+  std::uint32_t shared_bytes = 0;     // dynamic shared memory
   bool grid_dependency_wait = false;  // waits for the kernel before it, so that it may start early
   std::vector<KernelArgument> arguments;
   std::vector<PlanMap> maps;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <utility>
 
@@ -15,9 +14,6 @@
 
 namespace sinter {
 namespace {
-
-constexpr std::uint32_t kMaxGrid = std::numeric_limits<std::int32_t>::max();
-constexpr std::uint32_t kMaxBlock = 1024;
 
 // Kernels with the same text share one.
 struct Unit {
