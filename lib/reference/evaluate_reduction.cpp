@@ -141,12 +141,12 @@ struct ProductState {
   }
   Judged finish(std::int64_t n, const Context& c) const {
     if (v != v && exact && special) return {v, 0};
+    const bool small = least < 0x1p-120;  // a partial product may lose bits or vanish
     if (open || !(most <= c.precision.largest)) {
-      const bool infinite = special && exact && std::isinf(v);
+      const bool infinite = special && exact && std::isinf(v) && !small;
       return {v, infinite ? 0 : kUntrusted};
     }
     if (zero && exact) return {v, 0};
-    const bool small = least < 0x1p-120;  // a partial product may lose bits or vanish
     if (exact && !small && odd <= c.precision.integers) return {v, 0};
     if (small && v != 0) return {v, std::fabs(v) + reach + most * 0x1p-120};
     const double p = std::max(reach - std::fabs(v), 0.0);

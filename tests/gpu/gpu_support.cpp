@@ -177,7 +177,8 @@ std::string prepared_wrong(Graph& graph, const GraphSource& source, const MadePl
   const Result<Prepared> plans =
       made.prepared ? Result<Prepared>(*made.prepared) : prepare_for_device(graph, source);
   if (!plans) return "prepared: " + plans.error().message();
-  GraphCase cases[] = {{graph, checks.fill, source.seed}, {graph, checks.fill, source.seed + 1}};
+  const Fill fill = source.fill.value_or(checks.fill);
+  GraphCase cases[] = {{graph, fill, source.seed}, {graph, fill, source.seed + 1}};
   return run_prepared(*plans, cases, checks.samples);
 }
 
@@ -186,7 +187,7 @@ void run_one(const GraphSource& source, const MadePlans& made, const GraphChecks
   Shared<Graph> graph;
   try {
     graph = source.make();
-    GraphCase c(*graph, checks.fill, source.seed);
+    GraphCase c(*graph, source.fill.value_or(checks.fill), source.seed);
     const auto fail = [&](const std::string& what) {
       if (!what.empty()) failures.add(source.name, graph.get(), what);
       return !what.empty();
@@ -410,6 +411,9 @@ std::vector<GraphSource> random_graphs(int count, std::uint64_t first_seed, bool
         {(exact_only ? "exact_" : "random_") + std::to_string(seed), seed,
          [=] { return random_graph({.seed = seed, .exact_only = exact_only, .often = often}); }});
     result.back().drawn = seed >= kLayersVary && seed % 3 == 0;
+    if (exact_only || seed < kTrainingVary) continue;
+    if (seed % 8 == 1) result.back().fill = Fill::uniform;
+    if (seed % 8 == 6) result.back().fill = Fill::heavy_tail;
   }
   return result;
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ struct GraphSource {
   int most_untrusted = 100;  // per cent of the elements whose bound of the error judges nothing
   // Plans the graph for an architecture where that is not plainly done.
   std::function<Result<Plan>(Graph&, const std::string&)> plan{};
-  bool drawn = false;  // each kernel in any of the configurations that it could have
+  bool drawn = false;          // each kernel in any of the configurations that it could have
+  std::optional<Fill> fill{};  // of the inputs, where it is not that of the checks
 };
 
 class Failures {

@@ -154,6 +154,10 @@ TEST_CASE("a product is exact only while its bits fit", "[reference][judge]") {
   CHECK(judged({1e30f, 1e30f, 1e-30f}, ReductionMode::mul).error > 1e300);
   CHECK(judged({0, 3}, ReductionMode::mul_no_zeros).value == 3);
   CHECK(judged({0, 0}, ReductionMode::mul_no_zeros).value == 1);
+  // Infinite, or NaN where the small ones vanish first.
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  CHECK(judged({inf, 0.5f}, ReductionMode::mul_no_zeros).error == 0);
+  CHECK(judged({inf, 1e-30f, 1e-30f}, ReductionMode::mul_no_zeros).error > 0);
 }
 
 TEST_CASE("products below the smallest float are not taken for exact", "[reference][judge]") {

@@ -22,8 +22,8 @@ constexpr std::uint64_t kLayersVary = 48'000'000;
 // f32 where the graph has 16 bits; masks are -infinity, too, and attention has rows without keys.
 constexpr std::uint64_t kStoredVary = 54'000'000;
 
-// From this one on the makers of random_graph_training.cpp stand beside the others, and heads are
-// of any width that models have.
+// From this one on the makers of random_graph_training.cpp stand beside the others, heads are of
+// any width that models have, and the inputs of some graphs are all positive or of many binades.
 constexpr std::uint64_t kTrainingVary = 64'000'000;
 
 struct RandomGraphOptions {

@@ -1,6 +1,7 @@
 #include "support/shrink_graph.hpp"
 
 #include <exception>
+#include <stdexcept>
 #include <vector>
 
 #include "sinter/json.hpp"
@@ -34,9 +35,12 @@ std::unique_ptr<Graph> part(const Graph& g, const Selection& kept) {
   std::vector<TensorId> to(g.tensors().size(), kNoTensor);
   const auto made = [&](TensorId t) { return g[t].producer >= 0 && kept.nodes[at(g[t].producer)]; };
   const auto tensor = [&](TensorId t) {
-    if (t >= 0 && to[at(t)] < 0)
-      to[at(t)] =
-          detail::GraphEditor(*result).declare(description(g, t, made(t) && kept.outputs[at(t)]));
+    if (t >= 0 && to[at(t)] < 0) {
+      TensorDesc d = description(g, t, made(t) && kept.outputs[at(t)]);
+      // In the place of an input that is read by now, as it is where the two are of one node.
+      d.alias = d.output && d.alias >= 0 ? to[at(d.alias)] : kNoTensor;
+      to[at(t)] = detail::GraphEditor(*result).declare(d);
+    }
     return t < 0 ? kNoTensor : to[at(t)];
   };
   bool any = false;
@@ -68,6 +72,7 @@ std::string failure_of(Graph& graph, const Failure& failure) {
 std::unique_ptr<Graph> shrink(const Graph& graph, const Failure& failure) {
   Selection kept(graph);
   auto best = part(graph, kept);
+  if (!best) throw std::logic_error("the copy of a graph is not valid");
   const auto attempt = [&](std::vector<bool>& flags, std::size_t i) {
     if (!flags[i]) return false;
     flags[i] = false;
