@@ -1,7 +1,10 @@
 #include "emit/config_text.hpp"
 
 #include "emit/config_constants.hpp"
+#include "emit/depthwise_text.hpp"
+#include "emit/image_rows_text.hpp"
 #include "emit/spelling.hpp"
+#include "emit/window_text.hpp"
 #include "plan/access.hpp"
 #include "schedule/gathering.hpp"
 #include "sinter/ops/shapes_layout.hpp"

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "schedule/launch.hpp"
 #include "schedule/pointwise/tiling_parts.hpp"
 
 namespace sinter::tiles {
