@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "reference/box.hpp"
@@ -62,7 +63,7 @@ class Engine {
   std::vector<const Node*> alias_;
   std::vector<bool> target_;
   std::vector<int> readers_;  // nodes that still have to read it
-  std::map<std::pair<TensorId, Box>, Numbers> numbers_;
+  std::map<std::tuple<TensorId, Box, const void*>, Numbers> numbers_;  // by memory of the view, too
   // By tensor, where it judges: find_exponentials_of_attention().
   std::vector<bool> exponential_of_attention_;
   std::vector<double> scaled_first_;  // Job::scaled_first, by tensor

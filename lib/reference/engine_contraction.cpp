@@ -52,8 +52,7 @@ bool eight_bits(const Graph& graph, TensorId x) {
 
 // Finds the operand's `numbers`.
 void Engine::note_numbers(Operand& operand, TensorId tensor, const Box& box) {
-  // Narrowed operands have the same values, so that they share the entry.
-  const auto [entry, fresh] = numbers_.try_emplace(std::pair{tensor, box});
+  const auto [entry, fresh] = numbers_.try_emplace(std::tuple{tensor, box, operand.view.memory});
   if (!fresh) {
     operand.numbers = entry->second;
     return;
@@ -62,12 +61,17 @@ void Engine::note_numbers(Operand& operand, TensorId tensor, const Box& box) {
   int lowest = 1000;
   bool finite = true;
   if (box.volume() > 0) {
-    std::vector<double> line;
+    std::vector<double> line, errors;
     const int axis = run_axis(box);
     for_runs(box, axis, 0, box.volume(), [&](const Dims& at, std::int64_t n, std::int64_t) {
       if (lowest < useless && !finite) return;
       line.resize(static_cast<std::size_t>(n));
       operand.view.read(operand.view.at(at), operand.view.stride[axis], n, line.data());
+      if (operand.view.error) {  // what is not judged may be infinite or NaN
+        errors.resize(line.size());
+        operand.view.read_errors(operand.view.at(at), operand.view.stride[axis], n, errors.data());
+        for (const double e : errors) finite &= e < kUntrusted;
+      }
       for (const double x : line) {
         finite &= std::isfinite(x);
         if (x != 0 && std::isfinite(x)) lowest = std::min(lowest, lowest_bit(x));

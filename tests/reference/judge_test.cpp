@@ -112,6 +112,19 @@ TEST_CASE("sums of lines that are repeated may drift, too", "[reference][judge]"
   }
 }
 
+// What is not judged may be infinite or NaN in a kernel, which multiplies it by the padding.
+TEST_CASE("padding beside a number that is not judged is open", "[reference][judge]") {
+  for (const double least : {0.0, 1.0}) {
+    CAPTURE(least);
+    Graph g;
+    const Tensor x = g.tensor({.name = "X", .dim = {1, 1, 2}});
+    const Tensor dy = sqrt((sin(x) - sin(x)) + (gen_index(x, 2) + least));
+    g.output(conv_wgrad(dy, x, {1, 1, 2}, {.pre_padding = {1}}), "Y");
+    std::vector<float> values{0.7f, 0.3f};
+    CHECK(std::isinf(judge_all(g, values.data())[0].error) == (least == 0));
+  }
+}
+
 TEST_CASE("sums of integers and of short binary fractions are exact, others are not",
           "[reference][judge]") {
   const auto error = [](std::vector<float> x) {
