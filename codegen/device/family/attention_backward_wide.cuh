@@ -6,8 +6,9 @@
 // tile, queries as rows, and writes weights and ds to shared memory, transposed: a line of queries
 // for each key. Then each sums half of the head's elements of dK and dV, transposed: blocks of 64
 // elements as rows, the tile's keys as columns, so that the number of keys fits the registers (80
-// keys where both heads have 256 elements, 96 where dV has half as many). Of dQ it takes the same
-// elements, block by block. (Shah et al., "FlashAttention-3", 2024,
+// keys where both heads have 256 elements, 96 where dV has half as many). dQ it multiplies block by
+// block. Of an odd number of blocks the first consumer has one more of dK and dV, the second one
+// more of dQ. (Shah et al., "FlashAttention-3", 2024,
 // hopper/mainloop_bwd_sm90_tma_gmma_ws.hpp, dKV_swapAB.)
 //
 // A generated file defines what attention_backward.cuh says, with SINTER_WGMMA for 64 columns, for
@@ -99,6 +100,7 @@ class WideBackwardConsumer {
   SINTER_DEVICE bool has_block(int j) const {
     return blocks % 2 == 0 || j + 1 < S::share(blocks) || consumer_ == 0;
   }
+  SINTER_DEVICE bool has_block_of_dq(int j) const { return j < S::adds_of_dq(consumer_); }
 
   // `Wanted`: Gradients.
   template <class Wanted>
@@ -141,7 +143,7 @@ class WideBackwardConsumer {
       wgmma::commit();
       typename S::DQ::Sums dq;
       if constexpr (Wanted::dq)
-        if (has_block<S::panels>(0)) multiply_dq(dq, 0);
+        if (has_block_of_dq(0)) multiply_dq(dq, 0);
       wgmma::commit();
       if constexpr (Wanted::dv) wait_for<2>(dv);
       stages_.pipe_do().release_stage(state_do.stage);
@@ -153,10 +155,10 @@ class WideBackwardConsumer {
   // What is summed of dQ goes to the warp that adds it; the first block is being multiplied.
   SINTER_DEVICE void add_dq(typename S::DQ::Sums& dq) const {
     wgmma::wait<0>(dq);
-    if (has_block<S::panels>(0)) stages_.add_dq(dq);
+    if (has_block_of_dq(0)) stages_.add_dq(dq);
 #pragma unroll
     for (int j = 1; j < S::own; ++j)
-      if (has_block<S::panels>(j)) {
+      if (has_block_of_dq(j)) {
         multiply_dq(dq, j);
         wgmma::commit();
         wgmma::wait<0>(dq);
@@ -193,10 +195,11 @@ class WideBackwardConsumer {
   }
   SINTER_DEVICE void multiply_dq(typename S::DQ::Sums& dq, int j) const {
     wgmma::fence(dq);
-    S::DQ::multiply(dq, S::TileDS::descriptor(shared_ + S::ds),
-                    S::TileKByLine::descriptor(shared_ + S::k +
-                                               block<S::panels>(j) * S::TileKByLine::panel_bytes),
-                    false);
+    S::DQ::multiply(
+        dq, S::TileDS::descriptor(shared_ + S::ds),
+        S::TileKByLine::descriptor(shared_ + S::k +
+                                   S::block_of_dq(consumer_, j) * S::TileKByLine::panel_bytes),
+        false);
   }
   template <int groups, int blocks>
   static SINTER_DEVICE void wait_for(Blocks (&sums)[blocks]) {

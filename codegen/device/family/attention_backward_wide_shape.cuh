@@ -25,9 +25,15 @@ struct WideBackwardShape : LoadedBackwardTiles<Config, Q, Config::tile_k, sequen
   using DQ = Mma<Shape<64, 64>, Numbers, TileDS, typename B::template ByLine<tile_k, 1>>;
 
   static constexpr int columns_of_dq = 64, bytes_of_dq = columns_of_dq * 64 * 4;
-  static constexpr int adds_of_dq(int consumer) { return consumer == 0 ? own : panels - own; }
+  // Of dQ's blocks the second consumer has one more, where the first has one more of dK's.
+  static constexpr int adds_of_dq(int consumer) { return consumer == 0 ? panels - own : own; }
   static constexpr int row_of_dq(int) { return 0; }
-  static constexpr int column_of_dq(int consumer, int add) { return (consumer * own + add) * 64; }
+  static constexpr int block_of_dq(int consumer, int add) {
+    return consumer * (panels - own) + add;
+  }
+  static constexpr int column_of_dq(int consumer, int add) {
+    return block_of_dq(consumer, add) * 64;
+  }
 
   using PipeQ = Pipeline<Config::stages>;
   using PipeDO = Pipeline<Config::stages_do>;
