@@ -117,8 +117,8 @@ TEST_CASE("biases of -infinity by rows and columns are bounds") {
   REQUIRE(families(chunked) == std::vector{Family::attention});
   CHECK(chunked.kernels[0].attention().band.chunk == 16);
   const Partition backward = for_sm_90a(*graph_of({}, hides(false), false, true));
-  REQUIRE(backward.kernels.size() == 4);
-  const AttentionBackwardSpec& of = backward.kernels[2].attention_backward();
+  REQUIRE(backward.kernels.size() == 3);
+  const AttentionBackwardSpec& of = backward.kernels[1].attention_backward();
   CHECK((of.band.right == 3 && of.band.left == 20 && of.score.statements.empty()));
   for (const bool chunks : {false, true}) check_values(*graph_of({}, hides(chunks), true, true));
 }

@@ -18,7 +18,7 @@ TEST_CASE("every pass over kernels has a name of its own, a law and a reason for
     CHECK(p.law.ends_with('.'));
     CHECK(p.place.ends_with('.'));
   }
-  CHECK(names.size() == 10);
+  CHECK(names.size() == 11);
 }
 
 TEST_CASE("kernels without results are those with no index of one") {

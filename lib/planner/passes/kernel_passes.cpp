@@ -67,6 +67,8 @@ void merge_siblings(KernelList& list) {
   merge_siblings(list.kernels, list.state.graph(), list.aliases);
 }
 
+void write_zeros_beside(KernelList& list) { write_zeros_beside(list.kernels); }
+
 void order_blocks(KernelList& list) {
   order_blocks(list.kernels, list.state.graph(), list.state.context());
 }
@@ -104,6 +106,9 @@ constexpr KernelPass kPasses[] = {
     {"merge_siblings",
      "Elementwise kernels over one domain that do not need each other are one kernel.",
      "Behind the passes that make such kernels.", true, merge_siblings},
+    {"write_zeros_beside",
+     "Zeros of dQ's sums are written by the row kernel before theirs that has as many elements.",
+     "Behind the passes that make kernels of rows.", true, write_zeros_beside},
     {"order_blocks",
      "A kernel that reads more than the second-level cache holds begins where the one before it "
      "ended.",

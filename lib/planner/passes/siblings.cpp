@@ -100,7 +100,67 @@ void append(KernelSpec& to, const KernelSpec& from) {
   to.nodes.insert(to.nodes.end(), from.nodes.begin(), from.nodes.end());
 }
 
+// Whether all that a kernel does is to write zeros to a tensor, element behind element.
+bool writes_zeros(const KernelSpec& spec) {
+  if (!spec.as_pointwise() || spec.ports.size() != 1 || spec.scalars.size() != 1 ||
+      spec.scalars[0].tensor != kNoTensor || spec.scalars[0].value != 0 ||
+      spec.body.statements.size() != 2)
+    return false;
+  Access packed;
+  packed.stride = packed_strides(spec.extent);
+  return spec.ports[0].access == packed;
+}
+
+bool sums_dq(const KernelSpec& spec, TensorId tensor) {
+  const AttentionBackwardSpec* const a = spec.as_attention_backward();
+  return a && a->sums >= 0 && spec.ports[static_cast<std::size_t>(a->sums)].tensor == tensor;
+}
+
+// Of rows that `spec` sums, whether it may write zeros beside them: elements of whole rows, which
+// it visits once.
+bool visits_elements(const KernelSpec& spec) {
+  const RowwiseSpec* const r = spec.as_rowwise();
+  return r && r->group <= 1 && r->segment == 0 && r->num_partials == 0 && !r->any_length &&
+         !r->combines_partials && spec.columns.empty() && spec.gathers.empty() &&
+         !rows_lie_together(spec);
+}
+
+// The place of `zeros` is a row's, in the first phase.
+void write_beside(KernelSpec& rows, const KernelSpec& zeros) {
+  const int values = static_cast<int>(rows.body.statements.size());
+  Statement zero = zeros.body.statements[0], store = zeros.body.statements[1];
+  zero.port = static_cast<int>(rows.scalars.size());
+  zero.per_row = true;
+  store.port = static_cast<int>(rows.ports.size());
+  store.args = {values};
+  rows.scalars.push_back(zeros.scalars[0]);
+  rows.ports.push_back(zeros.ports[0]);
+  rows.ports.back().access.stride = packed_strides(rows.extent);
+  rows.body.statements.push_back(std::move(zero));
+  rows.body.statements.push_back(std::move(store));
+  rows.nodes.insert(rows.nodes.end(), zeros.nodes.begin(), zeros.nodes.end());
+}
+
 }  // namespace
+
+void write_zeros_beside(std::vector<KernelSpec>& kernels) {
+  std::vector<KernelSpec> left;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    KernelSpec& k = kernels[i];
+    const bool of_dq = writes_zeros(k) && std::any_of(kernels.begin() + static_cast<int>(i),
+                                                      kernels.end(), [&](const KernelSpec& x) {
+                                                        return sums_dq(x, k.ports[0].tensor);
+                                                      });
+    const auto before = std::find_if_not(left.rbegin(), left.rend(), writes_zeros);
+    if (of_dq && before != left.rend() && visits_elements(*before) &&
+        count(before->extent, 0, before->extent.size()) == count(k.extent, 0, k.extent.size()) &&
+        !writes_for(*before, k))
+      write_beside(*before, k);
+    else
+      left.push_back(std::move(k));
+  }
+  kernels = std::move(left);
+}
 
 void merge_siblings(std::vector<KernelSpec>& kernels, const Graph& lowered,
                     std::span<const Alias> aliases) {

@@ -10,6 +10,10 @@
 
 namespace sinter {
 
+// Zeros that a kernel of their own would write (sums of dQ) are written by the row kernel in front
+// of it that has as many elements (Delta), a launch less.
+void write_zeros_beside(std::vector<KernelSpec>& kernels);
+
 // `kernels` of `lowered` in the order in which they run. Those that touch memory which an input and
 // an output share, or read constants, stay as they are.
 void merge_siblings(std::vector<KernelSpec>& kernels, const Graph& lowered,
