@@ -288,6 +288,7 @@ void add_constants(const KernelSpec& spec, const AttentionBackwardConfig& e,
                      {"heads_together", e.heads_together}});
   if (const int parts = spec.attention_backward().parts; parts > 1) c.push_back({"parts", parts});
   if (e.in_order) c.push_back({"in_order", 1, true});
+  if (e.blocks_of_round > 0) c.push_back({"blocks_of_round", e.blocks_of_round});
   if (spec.attention_backward().totals()) c.push_back({"row_totals", 1, true});
   if (e.by_warps) return;
   c.insert(c.end(), {{"producer_registers", e.producer_registers},

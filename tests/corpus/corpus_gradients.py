@@ -142,3 +142,18 @@ gradients("masked_rows_of_steps", m=100, n=72, d=128, seen="rows", hidden=-1e9, 
 gradients("masked_rows_rounded", h=3, m=66, n=140, seen="rows", hidden=-3e38, rounds=True, form="torch", forward=True)
 gradients("masked_rows_wide", h=1, m=70, n=90, d=160, seen="rows", hidden=-1e9, forward=True)
 gradients("masked_rows_bias", m=72, n=80, mask=[1, 2, 72, 80], dbias=[1, 2, 72, 80], seen="rows", hidden=-1e9, forward=True)
+
+
+# dQ of many heads over one under a causal bound, which walk tile by tile of queries. (Of dQ alone few tiles of keys have no parts, either.)
+def attention_backward_walk(name, b=1, hq=8, sq=270, skv=270, d=128, dv=128, io="bf16", **attributes):
+    g = Graph("attention_backward_walk_" + name, io)
+    ports = {port: g.tensor(port, [b, h, s, w]) for port, h, s, w in (("Q", hq, sq, d), ("K", 1, skv, d), ("V", 1, skv, dv))}
+    g.node("sdpa", dict(ports), {"O": "O", "Stats": "Stats"}, generate_stats=True, **attributes)
+    g.output("O")
+    g.node("sdpa_backward", {**ports, "O": "O", "dO": g.tensor("dO", [b, hq, sq, dv]), "Stats": "Stats"}, {"dQ": "dQ"}, **attributes)
+    g.output("dQ")
+
+
+attention_backward_walk("causal", attn_scale=0.09, causal_mask=True)
+attention_backward_walk("bottom_right", b=2, sq=150, skv=260, attn_scale=0.09, causal_mask_bottom_right=True, io="f16")
+attention_backward_walk("narrow_values", hq=7, sq=140, skv=200, d=96, dv=72, attn_scale=0.1, causal_mask=True)

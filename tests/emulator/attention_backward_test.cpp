@@ -21,6 +21,7 @@ struct Attention {
   std::vector<int> lengths_q = {}, lengths_k = {};
   bool dbias = false, by_query = true, by_key = true;  // where it is not plain
   bool blocks = false;  // a mask that hides every third block of 128 queries and keys
+  int round = 0;        // Config::blocks_of_round, where not zero
 
   int tile_q() const { return std::max(depth, depth_v) <= 64 ? 128 : 64; }
   int blocks_q() const { return (queries + 127) / 128; }
@@ -88,6 +89,9 @@ std::string text_of(const Attention& a) {
   if (!a.by_key) changes.push_back(flag("by_key", false));
   if (a.blocks) changes.push_back(flag("has_blocks", true));
   if (a.half) changes.push_back({"using Number = bf16;", "using Number = f16;"});
+  if (a.round > 0)
+    changes.push_back({"int group_size = kGroup;",
+                       fmt::format("int group_size = kGroup, blocks_of_round = {};", a.round)});
   return changed(device_text("attention_backward"), changes);
 }
 
@@ -344,6 +348,46 @@ TEST_CASE("attention backward: groups, bounds, lengths, types and orders") {
   for (const Attention& a : cases) {
     INFO("case " << &a - cases);
     CHECK(run(a, {}, true) == "");
+  }
+}
+
+TEST_CASE("attention backward: tile of queries by tile, heads of the group inside") {
+  const Attention cases[] = {
+      {.entries = 2,
+       .heads = 2,
+       .group = 3,
+       .queries = 200,
+       .keys = 270,
+       .depth = 128,
+       .depth_v = 128,
+       .right = 0,
+       .bottom_right = true,
+       .round = 2},
+      {.group = 4, .queries = 300, .keys = 300, .depth = 64, .right = 0, .half = true, .round = 1},
+      {.group = 3,
+       .queries = 130,
+       .keys = 300,
+       .depth = 64,
+       .right = 0,
+       .plain = false,
+       .round = 1},
+      {.entries = 4,
+       .group = 4,
+       .queries = 300,
+       .keys = 200,
+       .depth = 64,
+       .right = 0,
+       .bottom_right = true,
+       .lengths_q = {300, 257, 20, 100},
+       .lengths_k = {200, 70, 200, 1},
+       .round = 3},
+  };
+  for (const Attention& a : cases) {
+    INFO("case " << &a - cases);
+    CHECK(run(a, {}, true) == "");
+    for (const char* const text :
+         {"tile = band.from_end ? end - 1 - passed : begin + passed;", "++walked, place(band);"})
+      CHECK(run(a, {"sinter/device/family/attention_backward_tiles.cuh", text, ";"}) != "");
   }
 }
 

@@ -1,8 +1,10 @@
-// How many CTAs of attention forward lie on an SM, and how many warps have the same rows.
+// How many CTAs of attention forward lie on an SM, and how many warps have the same rows; in which
+// order gradients walk over queries.
 #include <algorithm>
 #include <utility>
 
 #include "planned.hpp"
+#include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 #include "schedule/scheduled_kernel.hpp"
 #include "sinter/sinter.hpp"
@@ -86,6 +88,54 @@ TEST_CASE("parts of the keys of many heads over one leave half of the SMs idle o
   CHECK(parts(16, 4096, 32) == 4);
   CHECK(parts(8, 8192, 32) == 8);
   CHECK(parts(8, 32768, 4) == 9);  // few rows
+}
+
+struct Gradients {
+  std::int64_t heads = 64, key_heads = 8, d = 128, dv = 128;
+  SdpaAttributes attributes = {.causal_mask = true};
+};
+
+int blocks_of_round(const Gradients& c, std::string_view target = "sm_90a") {
+  Graph g({.io = bf16});
+  const auto tensor = [&](const char* name, std::int64_t heads, std::int64_t width) {
+    return g.tensor({.name = name, .dim = {1, heads, 8192, width}});
+  };
+  const Tensor q = tensor("q", c.heads, c.d), k = tensor("k", c.key_heads, c.d),
+               v = tensor("v", c.key_heads, c.dv), o = tensor("o", c.heads, c.dv),
+               d_o = tensor("do", c.heads, c.dv), stats = tensor("stats", c.heads, 1).type(f32);
+  SdpaInputs more;
+  if (c.attributes.dropout_probability > 0) {
+    more.seed = g.tensor({.name = "seed", .dim = {1}, .data_type = DataType::i64});
+    more.offset = g.tensor({.name = "offset", .dim = {1}, .data_type = DataType::i64});
+  }
+  const auto r = sdpa_backward(q, k, v, o, d_o, stats, c.attributes, more);
+  g.output(r.dq, "dq"), g.output(r.dk, "dk"), g.output(r.dv, "dv");
+  REQUIRE(g.check().empty());
+  for (const KernelSpec& spec : for_target(g, target).kernels)
+    if (spec.as_attention_backward())
+      return plan_attention_backward(spec, device_model(target))->blocks_of_round;
+  FAIL("it is not one kernel");
+  return 0;
+}
+
+TEST_CASE("gradients of many heads over one walk tile by tile of queries") {
+  const int sms = device_model("sm_90a").sms;
+  CHECK(blocks_of_round({}) == sms);
+  CHECK(blocks_of_round({.key_heads = 16}) == sms);
+  CHECK(blocks_of_round({.d = 96, .dv = 72}) == sms);
+  // A few heads over one, and one; narrow and wide ones; without a bound all walks are alike, and
+  // so they are in windows; scores and weights with bodies; in one order; by warps.
+  CHECK(blocks_of_round({.key_heads = 32}) == 0);
+  CHECK(blocks_of_round({.key_heads = 64}) == 0);
+  CHECK(blocks_of_round({.d = 64, .dv = 64}) == 0);
+  CHECK(blocks_of_round({.d = 192}) == 0);
+  for (const SdpaAttributes& a :
+       {SdpaAttributes{}, SdpaAttributes{.causal_mask = true, .left_bound = 512},
+        SdpaAttributes{.causal_mask = true, .softcap = 20},
+        SdpaAttributes{.causal_mask = true, .dropout_probability = 0.1},
+        SdpaAttributes{.causal_mask = true, .deterministic = true}})
+    CHECK(blocks_of_round({.attributes = a}) == 0);
+  CHECK(blocks_of_round({}, "sm_80") == 0);
 }
 
 }  // namespace

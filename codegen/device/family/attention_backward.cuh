@@ -29,7 +29,8 @@
 //   head_dim_v),
 //                     group_size (heads of Q that share one of K), threads, tile_q, stages,
 //                     heads_together, producer_registers, consumer_registers; parts, where more
-//                     CTAs than one walk over the queries of a tile of keys
+//                     CTAs than one walk over the queries of a tile of keys; blocks_of_round, CTAs
+//                     that run at once, where they walk tile of queries by tile (QueryTile)
 //   struct Args       tensor maps and pointers; OperandQ, OperandK, OperandV, OperandDO: Number,
 //                     prefetch(args), load(args, coordinates, row, k, to, barrier, blocks): boxes
 //                     of 64 elements of the head's dimension and tile_q queries, or all keys of the

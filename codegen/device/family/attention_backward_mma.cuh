@@ -200,7 +200,7 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
   const TileOfKeys tile = tile_of_keys<Config, S>(number_of_block<S, SumsDQ>(args, memory.pointer));
   typename S::Coord c;
   c.at[0] = tile.entry, c.at[1] = tile.head;
-  const QueryBand<S, Bounds> band(args, c, tile.from, tile.part);
+  const QueryBand<S, Bounds> band(args, c, tile.from, tile);
   const int key = tile.from + warp / 4 * 64;  // the first of four warps
   typename S::DK dk;
   typename S::DV dv;

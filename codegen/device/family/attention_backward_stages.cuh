@@ -134,7 +134,7 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
       tile_of_keys<Config, S>(number_of_block<S, SumsDQ>(args, memory.pointer + S::lse));
   typename S::Coord c;
   c.at[0] = tile.entry, c.at[1] = tile.head;
-  const QueryBand<S, Bounds> band(args, c, tile.from, tile.part);
+  const QueryBand<S, Bounds> band(args, c, tile.from, tile);
   if (S::packed && !band.has_keys()) return;
   if (warpgroup == 0) {
     hopper::keep_registers<Config::producer_registers>();

@@ -37,6 +37,8 @@ struct BackwardTiles {
   static constexpr bool totals = requires { Config::row_totals; };
   // See attention_backward_order.cuh.
   static constexpr bool in_order = requires { Config::in_order; };
+  // Whether a walk has the heads of a group inside, tile of queries by tile of queries (QueryTile).
+  static constexpr bool tile_by_tile = requires { Config::blocks_of_round; };
   static constexpr auto tiles_q =
       number<is_known(queries)>([] { return (queries + tile_q - 1) / tile_q; });
   static constexpr bool packed = sequences > 0;
@@ -61,6 +63,7 @@ struct AllBlocks {
 // of a tile come before those of the next one, which may wait for them (in_order).
 struct TileOfKeys {
   int entry, head, from, part;
+  bool from_end = false;  // whether its walk begins at the last tile of queries
 };
 template <class Config, class S>
 SINTER_DEVICE TileOfKeys tile_of_keys(int i) {
@@ -69,8 +72,10 @@ SINTER_DEVICE TileOfKeys tile_of_keys(int i) {
   const int first = i / group * together, within = i % group;
   const int left = all - first, heads = left < together ? left : together;
   const int head = first + within % heads, tile = within / heads;
-  return {head / S::heads, head % S::heads * S::group, tile / S::parts * S::tile_k,
-          tile % S::parts};
+  TileOfKeys t{head / S::heads, head % S::heads * S::group, tile / S::parts * S::tile_k,
+               tile % S::parts};
+  if constexpr (S::tile_by_tile) t.from_end = i / Config::blocks_of_round % 2 == 0;
+  return t;
 }
 
 // The rows of queries that see a tile of keys, and which tiles of them hold pairs that do not see
@@ -81,18 +86,21 @@ struct QueryBand {
   static constexpr bool has_blocks = Bounds::has_blocks;
   using Of = Band<Bounds, S::queries, S::keys>;
   Of band;
-  int head, from;  // the first head of Q and the first key
-  int begin, end;  // tiles of queries, from the band's first one on
+  int head, from;       // the first head of Q and the first key
+  const bool from_end;  // see TileOfKeys
+  int begin, end;       // tiles of queries, from the band's first one on
   const typename Bounds::Blocks blocks;
   int seen = 0;             // tiles that `blocks` does not hide, of all query heads of the group
   int before = 0, own = 0;  // of the walk, tiles of the parts before this one, and its own
 
   // By whole warps. `key`: the first one; of packed sequences, the number of the tile times tile_k.
   template <class Args>
-  SINTER_DEVICE QueryBand(const Args& args, const typename S::Coord& c, int key, int part)
+  SINTER_DEVICE QueryBand(const Args& args, const typename S::Coord& c, int key,
+                          const TileOfKeys& tile)
       : band(band_of(args, c, key)),
         head(static_cast<int>(c.at[1])),
         from(key),
+        from_end(tile.from_end),
         blocks(Bounds::blocks(args, c, key)) {
     const int last = (key + S::tile_k < band.columns ? key + S::tile_k : band.columns) - 1;
     int low = band.first_row, high = band.rows;
@@ -110,7 +118,7 @@ struct QueryBand {
     if constexpr (S::parts > 1) {
       static_assert(!Bounds::has_blocks, "shares of tiles that all are visited");
       const int all = (end - begin) * S::group, each = (all + S::parts - 1) / S::parts;
-      before = part * each < all ? part * each : all;
+      before = tile.part * each < all ? tile.part * each : all;
       own = all - before < each ? all - before : each;
     }
   }
@@ -190,13 +198,24 @@ struct QueryBand {
   }
 };
 
-// Walks over a band's tiles of queries, head by head, but for those that are hidden. Where there
-// are such, the warps of the first warpgroup look for them; consumers read in shared memory which
-// tile is in a stage, since they have no registers left to look.
+// Walks over a band's tiles of queries, head by head, but for those that are hidden.
+//
+// Tile by tile (S::tile_by_tile), for many heads over one and a causal bound: head by head, walks
+// of neighbouring tiles of keys are unlike each other by their difference in length for each head,
+// and what one has loaded and added to has left the second-level cache when the next one comes. The
+// blocks of the first round start together at the last tile of queries and end one behind another,
+// each where its diagonal is. Those of the second start one behind another, therefore, at their
+// diagonals, which the blocks that started before them have reached by then, and end together. So
+// in every round all blocks of a head are at one tile of queries, each at another head of the
+// group, so that few add to the same sums at once.
+//
+// Where tiles are hidden, the warps of the first warpgroup look for them; consumers read in shared
+// memory which tile is in a stage, since they have no registers left to look.
 template <class S>
 struct QueryTile : BandStart<S::packed> {
   int begin, end;
   int head, tile;
+  int walked = 0;  // so many tiles of all heads, where tile_by_tile
 
   template <class Bounds>
   SINTER_DEVICE explicit QueryTile(const QueryBand<S, Bounds>& band)
@@ -205,6 +224,7 @@ struct QueryTile : BandStart<S::packed> {
         end(band.end),
         head(band.head),
         tile(S::in_order ? band.end - 1 : band.begin) {
+    if constexpr (S::tile_by_tile) place(band);
     if constexpr (S::parts > 1) {
       const int of_head = end > begin ? end - begin : 1, within = band.before % of_head;
       head += band.before / of_head;
@@ -221,11 +241,21 @@ struct QueryTile : BandStart<S::packed> {
   SINTER_DEVICE int row() const { return this->first_row + tile * S::tile_q; }
   template <class Bounds>
   SINTER_DEVICE void advance(const QueryBand<S, Bounds>& band) {
-    step();
+    if constexpr (S::tile_by_tile)
+      ++walked, place(band);
+    else
+      step();
     if constexpr (Bounds::has_blocks) skip_hidden(band);
   }
 
  private:
+  template <class Bounds>
+  SINTER_DEVICE void place(const QueryBand<S, Bounds>& band) {
+    static_assert(!Bounds::has_blocks && !S::in_order && S::parts == 1);
+    const int passed = walked / S::group;
+    tile = band.from_end ? end - 1 - passed : begin + passed;
+    head = band.head + (band.from / S::tile_k + walked) % S::group;
+  }
   SINTER_DEVICE void step() {
     if constexpr (S::in_order) {
       if (tile-- == begin) tile = end - 1, ++head;

@@ -259,6 +259,35 @@ bool order_tiles(const AttentionBackwardSpec& a, std::int64_t heads, std::int64_
   return true;
 }
 
+namespace {
+
+// The blocks of a round, where walks are to be tile by tile (QueryTile): where, head by head,
+// neighbouring tiles of keys are so far apart under a causal bound, half of their difference of all
+// heads on average, that what all SMs load and add to meanwhile is more than the second-level cache
+// keeps. (d128 on an H200, us, head by head and so, some 2 of which are those of dQ's zeros: h64 of
+// 8, s8192 5,545 and 5,090; h32 of 8, b4 s4096 2,781 and 2,761, b4 s2048 799 and 779, b8 s1024 483
+// and 473. h64 of 8, s8192, all from the last tile of queries on 5,618, all heads in one order
+// 5,107. Wide heads, like scores and weights with bodies, wait for memory less: b2 h16 of 4, s4096
+// d256 1,815 and 1,867. b4 h32 of 8, s4096 d64, which the cache keeps, 1,512 and 1,526; more heads
+// of 64 elements over one were not measured. Heads of their own K, in rounds that keep blocks two
+// tiles apart, take as long as in any order.)
+int blocks_of_round(const KernelSpec& spec, const AttentionBackwardConfig& e,
+                    const DeviceModel& device) {
+  const A& a = spec.attention_backward();
+  if (e.by_warps || e.wide || !a.plain() || spec.extent[A::d] <= kLine || !a.band.right ||
+      a.band.left || a.parts > 1 || a.sequences.count > 0 || !a.block_mask.statements.empty() ||
+      a.deterministic)
+    return 0;
+  // Q, dO and f32 sums of dQ.
+  const std::int64_t row = 2 * (spec.extent[A::d] + spec.extent[A::e]) + 4 * spec.extent[A::d],
+                     apart = a.group * e.tile_k / 2;
+  constexpr double kKept = 0.6;  // of the cache, whose halves keep copies of each other's lines
+  const auto bytes = static_cast<double>(device.sms * apart * row);
+  return bytes > kKept * static_cast<double>(device.l2_bytes) ? device.sms : 0;
+}
+
+}  // namespace
+
 std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec& spec,
                                                                const DeviceModel& device) {
   const A& a = spec.attention_backward();
@@ -291,6 +320,7 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   if (!(e.by_warps ? plan_backward_by_warps(spec, device, e)
                    : plan_backward_by_warpgroups(spec, device, e)))
     return {};
+  e.blocks_of_round = blocks_of_round(spec, e, device);
   // Of two additions to zero the order does not matter.
   e.in_order =
       a.deterministic && a.sums >= 0 && (a.sequences.count > 0 || spec.extent[A::n] > 2 * e.tile_k);
