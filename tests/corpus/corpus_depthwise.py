@@ -11,7 +11,7 @@ directions("depthwise_1d_taps_f32", [3, 40, 90], [40, 1, 19], pre=[9], groups=40
 
 def depthwise_residuals():
     """Up to three tensors that lie like the result, of which the first that is as wide comes to where that waits; four, for
-    which threads store."""
+    which pixels do not come by TMA."""
     for name, io, types, results in (("residual", "bf16", ["bf16"], "bf16"), ("residual_f32", "bf16", ["f32"], "f32"),
                                      ("residual_wider", "bf16", ["f32"], "bf16"), ("two_residuals", "f16", ["f16"] * 2, "f16"),
                                      ("three_residuals", "bf16", ["f8e4m3", "bf16", "f32"], "bf16"),

@@ -114,7 +114,7 @@ TEST_CASE("results of depthwise convolutions on tensor cores leave in boxes, wha
     }
 }
 
-// Of four the epilogue is by the few threads that store, which wait for each pack.
+// Of four neither pixels nor results move by TMA.
 TEST_CASE("what the epilogue of a depthwise convolution reads comes to where the results wait") {
   for (const int count : {0, 1, 2, 3, 4}) {
     INFO(count << " tensors");
@@ -130,6 +130,7 @@ TEST_CASE("what the epilogue of a depthwise convolution reads comes to where the
     const auto* const e = k.as<DepthwiseMmaConfig>();
     REQUIRE(e);
     CHECK(e->result.has_value() == (count < 4));
+    CHECK(e->image.map.has_value() == (count < 4));
     const auto& beside = e->beside;
     REQUIRE(beside.size() == (count < 4 ? static_cast<std::size_t>(count) : 0));
     for (std::size_t n = 0; n < beside.size(); ++n) CHECK(beside[n].in_place == (n == 0));

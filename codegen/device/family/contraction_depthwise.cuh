@@ -176,8 +176,7 @@ struct PixelRows {
 
 // What the epilogue reads for `count` neighbours along index `dim` from `c` on, and that epilogue.
 // Reads cannot pass the stores before them: who has several such neighbours fetches for all first.
-// (On an H200, with two tensors: 64 x 384 x 28 x 28, 7 x 7, by three warps that store 235 us pack
-// by pack, 136 with three packs fetched first; 64 x 144 x 56 x 56, 3 x 3 197 and 75.7.)
+// (On an H200, with two tensors: 64 x 144 x 56 x 56, 3 x 3 197 us pack by pack, 75.7 so.)
 template <class Config, class Body, int dim, int count>
 struct PackEpilogue {
   static constexpr int width = Config::width, packs = count / width;

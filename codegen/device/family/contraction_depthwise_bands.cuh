@@ -23,8 +23,8 @@
 // A register of the left operand holds two neighbouring pixels of a channel, a word of memory two
 // neighbouring channels of a pixel: words of two pixels are mixed.
 //
-// Sums leave through shared memory, where a row of results of all channels comes together, so that
-// they are stored in whole packs; the row before is stored while one is multiplied.
+// Results leave through shared memory, where a row of all channels comes together; the row before
+// is stored while one is multiplied.
 //
 // A pixel that is infinite or NaN makes NaN of the results beside it that do not see it, by its
 // products with the band's zeros. Sums that are NaN are therefore taken again on CUDA cores.
@@ -54,10 +54,9 @@ struct Bands {
   static constexpr int across = Config::across, planes = tiles / across / rows_at_once;
   static constexpr int each = Config::each, words = each / 2, bytes = 4 * words,
                        lanes = Config::lanes;
-  // Behind the warps that multiply, boxed: some that store, and one that loads.
-  static constexpr int storing = boxed ? Config::threads - 32 * lanes - 32 : Config::threads;
-  static_assert(Config::columns <= width && Config::rows == 1 && storing > 0 &&
-                (boxed || Config::threads == 32 * lanes));
+  // Boxed, four more have boxes loaded and stored.
+  static_assert(Config::columns <= width && Config::rows == 1 &&
+                Config::threads == 32 * (lanes + (boxed ? 4 : 0)));
   static_assert(Columns::divisor == 1 && Rows::divisor == 1 && lanes % 2 == 0);
 
   // Pixels from tile to tile; of a tile that some result sees; of a row.
@@ -97,13 +96,6 @@ struct Bands {
                        stage = plane * planes + depth / 2 * pixel;
   static constexpr bool even = pitch % 2 == 0;
   static SINTER_DEVICE int place(int i) { return (even ? i / 2 + i % 2 * half : i) * pixel; }
-  // Floats of a row of results: a tile's even columns lie before the odd ones of all tiles, which
-  // lie in other banks, since packs of an even and an odd column are read at once.
-  static constexpr int result = lanes * each + 4, odd = tiles * width / 2 * result + 4,
-                       results = 2 * odd;
-  static SINTER_DEVICE int result_at(int tile, int column) {
-    return column % 2 * odd + (tile * (width / 2) + column / 2) * result;
-  }
   // The filter, a line of channels for each tap and one of zeros.
   static constexpr int filter = (S::taps + 1) * lanes * words;  // words
 };
@@ -153,103 +145,6 @@ SINTER_DEVICE float sum_alone(const Args& args, typename Shape<Config>::Coord c)
   }
   return sum;
 }
-
-// The packs of a row of results that a thread stores, the same in every row.
-template <class Config, class Image, class Filter, class Body>
-struct RowOfResults {
-  using B = Bands<Config>;
-  using S = typename B::S;
-  using Coord = typename S::Coord;
-  static constexpr int packs = S::channels / Config::width, all = B::tiles * B::width * packs,
-                       count = (all + B::storing - 1) / B::storing;
-  // A bit for each; few threads that store single elements have more than 32.
-  using Bits = Choice<(count > 32), unsigned long long, unsigned>;
-  static_assert(count <= 64);
-  Coord c[count];
-  int at[count];  // floats
-  Bits exists;
-
-  // `thread`: of those that store; `set_plane(c, i)`: sets the plane's coordinates; `planes`: how
-  // many there are.
-  template <class SetPlane>
-  SINTER_DEVICE void aim(int thread, int first_channel, int first_tile, int planes,
-                         const SetPlane& set_plane) {
-    using Columns = typename B::Columns;
-    // Where threads begin with whole tiles, all packs of one are tiles apart, and only that
-    // differs.
-    constexpr int each = packs * B::width;
-    constexpr bool whole = B::storing % each == 0;
-    exists = 0;
-#pragma unroll
-    for (int n = 0; n < count; ++n) {
-      const int i = thread + (whole ? 0 : n * B::storing), channel = i % packs * Config::width,
-                tile = i / each + (whole ? n * (B::storing / each) : 0),
-                column = i / packs % B::width, plane = B::plane_of(tile),
-                x = (first_tile + B::position_of(tile)) * Config::columns + column;
-      set_plane(c[n], plane);
-      S::set_pixel(c[n], 0, x);
-      c[n].at[Config::channel] = first_channel + channel;
-      at[n] = B::result_at(tile, column) + channel;
-      if ((all % B::storing == 0 || tile < B::tiles) && column < Config::columns &&
-          plane < planes && x < S::extent_of(Columns::pixel_index) &&
-          first_channel + channel < S::all_channels)
-        exists |= Bits(1) << n;
-    }
-  }
-  // Some packs at a time, so that their reads do not wait for each other. Boxed, few threads store,
-  // and what the epilogue reads would be waited for pack by pack.
-  template <class Args>
-  SINTER_DEVICE void store(const Args& args, float* results, int row) {
-    constexpr int together = count < 3 ? count : 3;
-#pragma unroll
-    for (int first = 0; first < count; first += together) {
-      PackEpilogue<Config, Body, Config::channel, Config::width> epilogue[together];
-      if constexpr (B::boxed)
-#pragma unroll
-        for (int i = 0; i < together && first + i < count; ++i)
-          if (exists >> (first + i) & 1) epilogue[i].fetch(args, coordinates(first + i, row));
-      Pack<float, Config::width> packs[together] = {};
-      float nothing[together] = {};
-#pragma unroll
-      for (int i = 0; i < together && first + i < count; ++i)
-        if (exists >> (first + i) & 1) read_pack(results + at[first + i], packs[i]);
-#pragma unroll
-      for (int e = 0; e < Config::width; ++e)
-#pragma unroll
-        for (int i = 0; i < together; ++i) nothing[i] = math::fma(packs[i].at[e], 0.0f, nothing[i]);
-      float all = 0;
-#pragma unroll
-      for (int i = 0; i < together; ++i) all += nothing[i];
-      const bool again = all != 0;  // but NaN: one of them is not finite
-#pragma unroll
-      for (int i = 0; i < together && first + i < count; ++i) {
-        const int n = first + i;
-        if ((exists >> n & 1) == 0) continue;
-        const Coord place = coordinates(n, row);
-        if (again) sum_again(args, place, results + at[n], packs[i]);
-        if constexpr (!B::boxed) epilogue[i].fetch(args, place);
-        epilogue[i](args, place, packs[i].at);
-      }
-    }
-  }
-
- private:
-  SINTER_DEVICE Coord coordinates(int n, int row) const {
-    Coord at_row = c[n];
-    if constexpr (B::Rows::pixel_index >= 0) at_row.at[B::Rows::pixel_index] = row;
-    return at_row;
-  }
-  // Sums that are NaN, on CUDA cores.
-  template <class Args>
-  static SINTER_DEVICE void sum_again(const Args& args, const Coord& c, float* sums,
-                                      Pack<float, Config::width>& pack) {
-#pragma unroll 1
-    for (int e = 0; e < Config::width; ++e)
-      if (sums[e] != sums[e])
-        sums[e] = sum_alone<Config, Image, Filter>(args, neighbour<Config::channel>(c, e));
-    read_pack(sums, pack);
-  }
-};
 
 // The steps of a thread block: down the rows of results [line, last) of all groups, those of one
 // group of tiles and planes behind those of another. Where a multiplication takes several rows of
@@ -305,19 +200,13 @@ struct BandWork {
   static constexpr int each = B::each, lanes = B::lanes;
   static constexpr int tile_groups = (S::blocks_across + B::across - 1) / B::across,
                        groups = (S::planes() + B::planes - 1) / B::planes * tile_groups;
-  float* results;  // of two rows
   unsigned* filter;
   int first_channel;
-  RowOfResults<Config, Image, Filter, Body> finished;
   BandMatrices<Config> bands;
 
   static SINTER_DEVICE int first_tile(int group) { return group % tile_groups * B::across; }
   static SINTER_DEVICE int first_plane(int group) { return group / tile_groups * B::planes; }
 
-  SINTER_DEVICE void aim_results(int thread, int group) {
-    finished.aim(thread, first_channel, first_tile(group), S::planes() - first_plane(group),
-                 [&](Coord& c, int plane) { S::set_plane(c, first_plane(group) + plane); });
-  }
   template <class Args>
   SINTER_DEVICE void load_filter(const Args& args) const {
 #pragma unroll 8
@@ -360,19 +249,6 @@ struct BandWork {
 #pragma unroll
           for (int i = 0; i < 4; ++i) sums[slot][e][i] = before[i];
       }
-  }
-  // `to`: the warp's first channel of a row of results.
-  static SINTER_DEVICE void put(float* to, int tile, const float (&sums)[each][4]) {
-    using Move = typename Word<4 * each>::Type;
-    const int column = static_cast<int>(threadIdx.x) % 4 * 2;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      Pack<float, each> pack;
-#pragma unroll
-      for (int e = 0; e < each; ++e) pack.at[e] = sums[e][i];
-      *reinterpret_cast<Move*>(to + B::result_at(tile + i / 2 * 8, column + i % 2)) =
-          *reinterpret_cast<const Move*>(pack.at);
-    }
   }
 };
 

@@ -66,13 +66,6 @@ inline constexpr bool leaves_by_boxes = true;
 template <>
 inline constexpr bool leaves_by_boxes<void> = false;
 
-// Bytes of a result that leaves so.
-template <class Result>
-constexpr SINTER_DEVICE int leaving_bytes() {
-  if constexpr (leaves_by_boxes<Result>) return static_cast<int>(sizeof(typename Result::Element));
-  return 0;
-}
-
 // Steps after which a warp waits for all others. (With two, 32 groups of 4, 128 x 128 x 56 x 56, 3
 // x 3 took 62.3 us on an H200 where they take 60.7 with one, groups of 8 17.7 and 16.7.)
 inline constexpr int kStepsBehind = 1;

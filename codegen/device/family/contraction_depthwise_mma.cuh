@@ -4,8 +4,9 @@
 //
 // All lanes read the same channels of different pixels, therefore pixels lie an odd number of
 // vectors apart in shared memory, even ones first and odd ones behind them, and planes so that
-// those of a warp fall into other banks. A copy is a vector of a pixel, `stages` rows ahead. One
-// barrier a row is for the stages and for the rows of results.
+// those of a warp fall into other banks. A copy is a vector of a pixel, `stages` rows ahead. Sums
+// are stored in whole packs of a row that has come together in shared memory. One barrier a row is
+// for the stages and for the rows of results.
 #pragma once
 #include "sinter/device/family/contraction_depthwise_bands.cuh"
 
@@ -90,6 +91,112 @@ struct RowCopies {
   }
 };
 
+// Floats of a row of sums: a tile's even columns lie before the odd ones of all tiles, which lie in
+// other banks, since packs of an even and an odd column are read at once.
+template <class Config>
+struct SumsOfRow {
+  using B = Bands<Config>;
+  static constexpr int line = B::lanes * B::each + 4, odd = B::tiles * B::width / 2 * line + 4,
+                       all = 2 * odd;
+  static SINTER_DEVICE int at(int tile, int column) {
+    return column % 2 * odd + (tile * (B::width / 2) + column / 2) * line;
+  }
+  // `to`: the warp's first channel of a row of results.
+  static SINTER_DEVICE void put(float* to, int tile, const float (&sums)[B::each][4]) {
+    using Move = typename Word<4 * B::each>::Type;
+    const int column = static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      Pack<float, B::each> pack;
+#pragma unroll
+      for (int e = 0; e < B::each; ++e) pack.at[e] = sums[e][i];
+      *reinterpret_cast<Move*>(to + at(tile + i / 2 * 8, column + i % 2)) =
+          *reinterpret_cast<const Move*>(pack.at);
+    }
+  }
+};
+
+// The packs of a row of results that a thread stores, the same in every row.
+template <class Config, class Image, class Filter, class Body>
+struct RowOfResults {
+  using B = Bands<Config>;
+  using S = typename B::S;
+  using Coord = typename S::Coord;
+  static constexpr int packs = S::channels / Config::width, of_tile = packs * B::width,
+                       count = B::tiles * of_tile / Config::threads;
+  static_assert(Config::threads % of_tile == 0 && count <= 32);
+  Coord c[count];
+  int at[count];    // floats
+  unsigned exists;  // a bit for each
+
+  // `set_plane(c, i)`: sets the plane's coordinates; `planes`: how many there are.
+  template <class SetPlane>
+  SINTER_DEVICE void aim(int first_channel, int first_tile, int planes, const SetPlane& set_plane) {
+    using Columns = typename B::Columns;
+    const int i = static_cast<int>(threadIdx.x), channel = i % packs * Config::width,
+              column = i / packs % B::width;
+    exists = 0;
+#pragma unroll
+    for (int n = 0; n < count; ++n) {  // a thread's packs are tiles apart, and only these differ
+      const int tile = i / of_tile + n * (Config::threads / of_tile), plane = B::plane_of(tile),
+                x = (first_tile + B::position_of(tile)) * Config::columns + column;
+      set_plane(c[n], plane);
+      S::set_pixel(c[n], 0, x);
+      c[n].at[Config::channel] = first_channel + channel;
+      at[n] = SumsOfRow<Config>::at(tile, column) + channel;
+      if (column < Config::columns && plane < planes && x < S::extent_of(Columns::pixel_index) &&
+          first_channel + channel < S::all_channels)
+        exists |= 1u << n;
+    }
+  }
+  // Some packs at a time, so that their reads do not wait for each other.
+  template <class Args>
+  SINTER_DEVICE void store(const Args& args, float* results, int row) {
+    constexpr int together = count < 3 ? count : 3;
+#pragma unroll
+    for (int first = 0; first < count; first += together) {
+      Pack<float, Config::width> packs[together] = {};
+      float nothing[together] = {};
+#pragma unroll
+      for (int i = 0; i < together && first + i < count; ++i)
+        if (exists >> (first + i) & 1) read_pack(results + at[first + i], packs[i]);
+#pragma unroll
+      for (int e = 0; e < Config::width; ++e)
+#pragma unroll
+        for (int i = 0; i < together; ++i) nothing[i] = math::fma(packs[i].at[e], 0.0f, nothing[i]);
+      float all = 0;
+#pragma unroll
+      for (int i = 0; i < together; ++i) all += nothing[i];
+      const bool again = all != 0;  // but NaN: one of them is not finite
+#pragma unroll
+      for (int i = 0; i < together && first + i < count; ++i) {
+        const int n = first + i;
+        if ((exists >> n & 1) == 0) continue;
+        const Coord place = coordinates(n, row);
+        if (again) sum_again(args, place, results + at[n], packs[i]);
+        finish<Config, Body, Config::channel, Config::width>(args, place, packs[i].at);
+      }
+    }
+  }
+
+ private:
+  SINTER_DEVICE Coord coordinates(int n, int row) const {
+    Coord at_row = c[n];
+    if constexpr (B::Rows::pixel_index >= 0) at_row.at[B::Rows::pixel_index] = row;
+    return at_row;
+  }
+  // Sums that are NaN, on CUDA cores.
+  template <class Args>
+  static SINTER_DEVICE void sum_again(const Args& args, const Coord& c, float* sums,
+                                      Pack<float, Config::width>& pack) {
+#pragma unroll 1
+    for (int e = 0; e < Config::width; ++e)
+      if (sums[e] != sums[e])
+        sums[e] = sum_alone<Config, Image, Filter>(args, neighbour<Config::channel>(c, e));
+    read_pack(sums, pack);
+  }
+};
+
 template <class Config, class Image, class Filter, class Body>
 struct BandWalk : BandWork<Config, Image, Filter, Body> {
   using Work = BandWork<Config, Image, Filter, Body>;
@@ -98,8 +205,11 @@ struct BandWalk : BandWork<Config, Image, Filter, Body> {
   using Coord = typename S::Coord;
   using Index = typename Config::Index;
   static constexpr int each = B::each, lanes = B::lanes;
-  using Work::bands, Work::filter, Work::finished, Work::first_channel, Work::results;
+  using Sums = SumsOfRow<Config>;
+  using Work::bands, Work::filter, Work::first_channel;
+  float* results;    // of two rows
   unsigned* stages;  // of rows of pixels
+  RowOfResults<Config, Image, Filter, Body> finished;
   RowCopies<Config, Image> copies;
 
   template <class Args>
@@ -145,11 +255,11 @@ struct BandWalk : BandWork<Config, Image, Filter, Body> {
         pixels[j].load(stages + (current * B::stage + j * B::row + warp) * B::words, tile_at);
       current = following(current);
       this->multiply(sums, pixels);
-      if (row >= 0) finished.store(args, results + (turn ^ 1) * B::results, row);
-      if (now.begins()) this->aim_results(static_cast<int>(threadIdx.x), now.group);
+      if (row >= 0) finished.store(args, results + (turn ^ 1) * Sums::all, row);
+      if (now.begins()) aim_results(now.group);
       row = -1;
       if (now.block >= now.first) {
-        this->put(results + turn * B::results + warp * each, tile, sums[0]);
+        Sums::put(results + turn * Sums::all + warp * each, tile, sums[0]);
         row = now.block;
         turn ^= 1;
       }
@@ -162,10 +272,14 @@ struct BandWalk : BandWork<Config, Image, Filter, Body> {
       }
     }
     __syncthreads();
-    if (row >= 0) finished.store(args, results + (turn ^ 1) * B::results, row);
+    if (row >= 0) finished.store(args, results + (turn ^ 1) * Sums::all, row);
   }
 
  private:
+  SINTER_DEVICE void aim_results(int group) {
+    finished.aim(first_channel, Work::first_tile(group), S::planes() - Work::first_plane(group),
+                 [&](Coord& c, int plane) { S::set_plane(c, Work::first_plane(group) + plane); });
+  }
   template <class Args>
   SINTER_DEVICE void aim_copies(const Args& args, int group) {
     const bool exists =
@@ -191,9 +305,9 @@ SINTER_DEVICE void run_mma(const Args& args) {
   hardware::grid_dependency_wait();
   Walk walk;
   static_assert(Config::shared_bytes ==
-                (2 * B::results + Config::stages * B::stage * B::words + B::filter) * 4);
+                (2 * Walk::Sums::all + Config::stages * B::stage * B::words + B::filter) * 4);
   walk.results = contraction::dynamic_floats();
-  walk.stages = reinterpret_cast<unsigned*>(walk.results + 2 * B::results);
+  walk.stages = reinterpret_cast<unsigned*>(walk.results + 2 * Walk::Sums::all);
   walk.filter = walk.stages + Config::stages * B::stage * B::words;
   // Places that no copy reaches are multiplied by zero.
   static_assert(Config::stages * B::stage * B::words % 4 == 0);

@@ -8,11 +8,11 @@
 // of times four lines apart, and a lane takes every fourth of a tile's pixels, so that half a warp
 // finds its pixels in all 16-byte units of shared memory, two in each (it wants 8 bytes of a unit).
 //
-// Warps have roles, as in contraction_wgmma.cuh. `lanes` of them multiply and leave rows of sums in
-// shared memory; of the last four one has stages filled and three store finished rows. What is
-// between them are rings, so that each waits for its own need alone: with one barrier a step for
-// all warps, they waited for pixels, multiplications and stores one after the other. Registers move
-// to those that multiply.
+// Warps have roles, as in contraction_wgmma.cuh. `lanes` of them multiply and leave rows of results
+// in shared memory; of the last four one has stages filled, one has finished rows stored by TMA,
+// and one has what the epilogue reads brought to their place. What is between them are rings, so
+// that each waits for its own need alone: with one barrier a step for all warps, they waited for
+// pixels, multiplications and stores one after the other. Registers move to those that multiply.
 //
 // Config is that of contraction_depthwise_bands.cuh with `image_line`, `result_rows` that may be in
 // shared memory at once, and registers of both kinds of warps; Image has load(args, coordinates,
@@ -103,20 +103,19 @@ struct BesideOf<Config, from, List<Besides...>> {
 template <class Config, class Result, class Beside>
 struct BoxedBands {
   using B = Bands<Config>;
-  static constexpr bool by_boxes = leaves_by_boxes<Result>;
   static constexpr int units = B::lanes * B::each / 8, line = Config::image_line;
   static_assert(B::advance == 1 && B::Columns::step == 1 && B::pitch == 8 && B::planes > 1 &&
                 line % 8 == 4 && line >= (B::across - 1) * B::pitch + B::chunks * B::depth &&
-                (B::rows_at_once == 1 || (by_boxes && B::slots > 1)));
+                (B::rows_at_once == 1 || B::slots > 1));
   static constexpr int row_lines = B::planes * line,  // of the image
       box_bytes = B::rows_at_once * row_lines * Lines<units>::bytes,
                        stage = (box_bytes + 1023) / 1024 * 1024;
   using Stages = Pipeline<Config::stages>;
   using Rows = Pipeline<Config::result_rows>;
-  // Of a row of results that leaves so: its packs, and what the epilogue reads in its place.
-  using Packs = PacksOfRow<Config, by_boxes ? B::each * leaving_bytes<Result>() : B::bytes>;
+  // Of a row of results: its packs, and what the epilogue reads in its place.
+  using Packs = PacksOfRow<Config, B::each* static_cast<int>(sizeof(typename Result::Element))>;
   using Besides = typename BesideOf<Config, Packs::row, Beside>::Rows;
-  static constexpr int result_row = by_boxes ? Besides::end : B::results * 4;
+  static constexpr int result_row = Besides::end;
   static constexpr int results = Config::stages * stage,
                        filter = results + Rows::stages * result_row,
                        barriers = filter + B::filter * 4;
@@ -204,7 +203,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   using Coord = typename S::Coord;
   static constexpr int each = B::each, lanes = B::lanes, sharing = 8 / each;  // warps of a unit
   static constexpr bool beside = has_beside<Beside>;
-  using Work::bands, Work::filter, Work::finished, Work::first_channel, Work::results;
+  using Work::bands, Work::filter, Work::first_channel;
   SharedMemory memory;
   typename L::Stages stages{memory.address + L::barriers};
   typename L::Rows rows{stages.barriers + L::Stages::bytes};
@@ -240,7 +239,6 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
     const LaneLines<L::units> pixels_at(
         memory.pointer + warp % sharing * B::bytes,
         B::plane_of(tile) * L::line + B::position_of(tile) * B::pitch + lane % 4, warp / sharing);
-    float* const put_at = results + warp * each;
     const typename L::Packs packs(warp, lane);
     const typename L::Besides read(warp, lane);
     // Results of channels behind the last one are not stored.
@@ -266,17 +264,12 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       const SecondRow<Config> before(sums);
       Work::multiply(sums, pixels);
       if (now.block >= now.first) {
-        if constexpr (L::by_boxes) {
-          before.finish(sums);
-          if (any_not_finite(sums[0])) sum_again(args, warp, now, sums[0]);
-          acquire(row);
-          leave(args, memory.pointer + L::results + row.stage * L::result_row, packs, read,
-                tile % 2 != 0, of_lane, sums[0]);
-          hopper::fence_async_proxy();
-        } else {
-          rows.acquire(row);
-          this->put(put_at + row.stage * B::results, tile, sums[0]);
-        }
+        before.finish(sums);
+        if (any_not_finite(sums[0])) sum_again(args, warp, now, sums[0]);
+        acquire(row);
+        leave(args, memory.pointer + L::results + row.stage * L::result_row, packs, read,
+              tile % 2 != 0, of_lane, sums[0]);
+        hopper::fence_async_proxy();
         __syncwarp();
         if (lane == 0) hopper::arrive(rows.full(row));
         row.advance();
@@ -290,21 +283,6 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       }
     }
   }
-  template <class Args>
-  SINTER_DEVICE void store_rows(const Args& args, int thread, BandSteps<Config> now) {
-    typename L::Rows::State row;
-#pragma unroll 1
-    for (; now.more(); now.next()) {
-      if (now.block < now.first) continue;
-      rows.wait(row);
-      this->aim_results(thread, now.group);  // here: places would fill the few registers
-      finished.store(args, results + row.stage * B::results, now.block);
-      __syncwarp();
-      rows.release(row);
-      row.advance();
-    }
-  }
-
   // A row's place is free, or has what the epilogue reads there.
   SINTER_DEVICE void acquire(const typename L::Rows::State& row) const {
     if constexpr (beside)
@@ -371,12 +349,10 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       if (loads) {
 #pragma unroll 1
         while (steps.more()) fill(args, state, steps);
-      } else if constexpr (L::by_boxes) {
+      } else {
         if (static_cast<int>(threadIdx.x) == 32 * lanes) send_rows(args, steps);
         if constexpr (beside)
           if (static_cast<int>(threadIdx.x) == 32 * lanes + 32) load_besides(args, steps);
-      } else if (warp < loading) {
-        store_rows(args, static_cast<int>(threadIdx.x) - 32 * lanes, steps);
       }
     } else {
       hopper::take_registers<Config::consumer_registers>();
@@ -436,17 +412,16 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
 };
 
 // A thread block has `run` rows of results of all groups, as in contraction_depthwise_mma.cuh.
-template <class Config, class Image, class Filter, class Body, class Result = void,
-          class Beside = void, class Args>
+template <class Config, class Image, class Filter, class Body, class Result, class Beside = void,
+          class Args>
 SINTER_DEVICE void run_mma_boxes(const Args& args) {
   using Walk = BoxedWalk<Config, Image, Filter, Body, Result, Beside>;
   using L = typename Walk::L;
   Walk walk;
-  walk.results = reinterpret_cast<float*>(walk.memory.pointer + L::results);
   walk.filter = reinterpret_cast<unsigned*>(walk.memory.pointer + L::filter);
   if (threadIdx.x == 0) {
     walk.stages.init(1, Walk::lanes);
-    walk.rows.init(Walk::lanes, L::by_boxes ? 1 : Walk::B::storing / 32);
+    walk.rows.init(Walk::lanes, 1);
     if (Walk::beside) walk.besides.init(1, 1);
     hopper::barriers_are_ready();
   }

@@ -93,13 +93,6 @@ bool is_of_channel(const KernelSpec& spec, int port, int channel) {
 
 }  // namespace
 
-bool loads_beside_channels(const KernelSpec& spec, int channel) {
-  const auto& statements = spec.body.statements;
-  return std::any_of(statements.begin(), statements.end(), [&](const Statement& s) {
-    return is_load(s) && !is_of_channel(spec, s.port, channel);
-  });
-}
-
 std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
                                                 const DepthwiseConfig& parts, bool loads,
                                                 std::vector<DepthwiseOperand>* beside,

@@ -29,9 +29,6 @@ void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::in
 // Of a map of four dims: boxes of planes and rows have planes before rows.
 void put_rows_last(DepthwiseOperand& operand);
 
-// Whether the epilogue reads what differs between results of a channel.
-bool loads_beside_channels(const KernelSpec& spec, int channel);
-
 // The one result, where nothing else is needed for it than the sums and, where the kernel `loads`,
 // what belongs to a channel: TMA may store it in boxes, which set_result_box() gives their size,
 // with lines of `lanes` * 16 bytes. `beside`: takes up to kMostBeside tensors that are read, too,

@@ -96,14 +96,14 @@ struct Bands {
     if (boxed) return (rows * planes() * pixels * lanes * vector_bytes() + 1023) / 1024 * 1024;
     return (plane * planes() + kDepth / 2 * (lanes + 1)) * vector_bytes();
   }
-  // Of 16 bytes, in the line of a pixel's results of so many bytes, where these leave by TMA; 0:
-  // shared memory has no swizzle for such a line.
+  // Of 16 bytes, in the line of a pixel's results of so many bytes; 0: shared memory has no swizzle
+  // for such a line.
   int result_units(int bytes) const {
     const int units = lanes * each * bytes / 16;
     return each * bytes <= 16 && (units == 2 || units == 4 || units == 8) ? units : 0;
   }
-  // The units of a line of a row of results that leaves by TMA, with what the epilogue reads beside
-  // these; 0 where there is no swizzle for one of them.
+  // The units of a line of a row of results, boxed, with what the epilogue reads beside these; 0
+  // where there is no swizzle for one of them.
   int leaving_units(const DepthwiseOperand& result,
                     const std::vector<DepthwiseOperand>& beside) const {
     int all = result_units(info(result.map->type).bytes);
@@ -114,11 +114,10 @@ struct Bands {
     }
     return all;
   }
-  // `leaving`: those units, else 0.
+  // `leaving`: those units.
   int shared_bytes(int stages, int all_taps, int leaving) const {
-    const int row = leaving ? kTiles * kWidth * leaving * 16
-                            : (kTiles * kWidth * (lanes * each + 4) + 8) * 4,
-              results = (boxed ? kResultRows : 2) * row,
+    const int results = boxed ? kResultRows * kTiles * kWidth * leaving * 16
+                              : 2 * (kTiles * kWidth * (lanes * each + 4) + 8) * 4,
               barriers = boxed ? 16 * (stages + 2 * kResultRows) + kLostToAlignment : 0;
     return results + stages * stage_bytes() + (all_taps + 1) * lanes * vector_bytes() + barriers;
   }
@@ -137,14 +136,6 @@ struct Bands {
                  own = run + begun * (before / 2 - below + (boxed ? 0 : kBegin)) +
                        (boxed ? kBegin : 0);
     return whole == std::floor(whole) ? own : own + before + (boxed ? 0 : kBegin);
-  }
-
-  // Clocks in which the three warps of a thread block store a step's results, boxed, pack by pack;
-  // with `loads` they wait for what the epilogue reads from memory. (On an H200, us: f32 of 64 x
-  // 384 x 28 x 28, 7 x 7 75.7, 64 x 240 x 28 x 28, 5 x 5 44.2; bf16 with two tensors 136 and 74.5.)
-  double stored(int width, bool loads) const {
-    constexpr double kPack = 2.6, kLoaded = 9.5;
-    return kTiles * kWidth * lanes * each / width * (loads ? kLoaded : kPack);
   }
 
   // Clocks in which an SM with `ctas` thread blocks makes a step of each. Instructions, roughly,
@@ -225,26 +216,23 @@ std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
   // Tests: the long walks that few SMs have on small shapes.
   const double sms = device.overrides.depthwise == "mma" ? 3 : device.sms;
   std::optional<double> least;
-  const bool boxes = fits_boxes(spec, e, planes, device);
   // A lane loads for its channels at once.
   const bool loads = e.packing.width >= kMostChannels;
   std::vector<DepthwiseOperand> beside;
   const std::optional<DepthwiseOperand> result =
-      boxes ? result_in_boxes(spec, e, loads, &beside) : std::nullopt;
-  const bool reads_beside_channels = loads_beside_channels(spec, e.channel);
+      fits_boxes(spec, e, planes, device) ? result_in_boxes(spec, e, loads, &beside) : std::nullopt;
   const DepthwiseOperand image = e.image;
   // By TMA if it can.
   const auto choose = [&](bool boxed, int columns) {
     const double tiles = std::ceil(line_pixels / columns);
-    // Two rows at once need results that leave in boxes, which other threads do not see.
-    for (const auto& [each, lanes, across, together] : arrangements(boxed && result ? 2 : 1)) {
+    for (const auto& [each, lanes, across, together] : arrangements(boxed ? 2 : 1)) {
       if (each > vector || (across > 1 && across >= 2 * tiles)) continue;
       // A line of a box has 64 or 128 bytes, a box two planes or more.
       const int units = lanes * each / 8;
       if (boxed && (units < 4 || across * together >= kTiles)) continue;
       const Bands b(spec, parts, each, lanes, columns, across, boxed, together);
-      const int leaving = boxed && result ? b.leaving_units(*result, beside) : 0;
-      if (together > 1 && (b.slots < 2 || b.chunks > 1 || leaving == 0)) continue;
+      const int leaving = boxed ? b.leaving_units(*result, beside) : 0;
+      if ((boxed && leaving == 0) || (together > 1 && (b.slots < 2 || b.chunks > 1))) continue;
       const double most = b.most_blocks(device);
       if (b.registers() > kMostRegisters || most < 1) continue;
       const double blocks = std::ceil(channels / (lanes * each)),
@@ -277,14 +265,12 @@ std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
         runs.push_back(std::ceil(lines / std::max(1.0, std::floor(round * at_once / blocks))));
         runs.push_back(std::ceil(runs.back() / of_group) * of_group);
       }
-      const double stored =
-          boxed && leaving == 0 ? b.stored(e.packing.width, reads_beside_channels) : 0;
       for (const double run : runs) {
         const double grid = blocks * std::ceil(lines / run), rounds = std::floor(grid / at_once),
                      left = std::ceil((grid - rounds * at_once) / sms),
                      steps = b.steps(run, of_group);
         const auto clocks = [&](double n) {  // of n thread blocks of an SM
-          return std::max(steps * b.clocks(n, e.packing.width, cost), run * stored);
+          return steps * b.clocks(n, e.packing.width, cost);
         };
         const double begun = boxed ? kPrologue * (rounds + (left > 0) - 1) : 0,
                      all = rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0) + begun;
@@ -308,9 +294,8 @@ std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
           e.image = image;
           set_box(e.image, units, b.pixels, b.pixels, 0, false);
           e.image.map->box[3] = b.planes();
-          if (leaving > 0) e.result = result, e.beside = beside;
-          std::vector<DepthwiseOperand*> leave;
-          if (e.result) leave.push_back(&*e.result);
+          e.result = result, e.beside = beside;
+          std::vector<DepthwiseOperand*> leave{&*e.result};
           for (DepthwiseOperand& o : e.beside) leave.push_back(&o);
           for (DepthwiseOperand* o : leave)
             set_result_box(*o, b.result_units(info(o->map->type).bytes), across * columns,
@@ -329,10 +314,8 @@ std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
       }
     }
   };
-  // Beside boxes few threads store: too few for results one by one, as of an image with channels
-  // last and results with channels first.
-  if (boxes && (result || e.packing.width > 1)) choose(true, kWidth);
-  if (!least || !e.result) {
+  if (result) choose(true, kWidth);
+  if (!least) {
     const int columns = columns_of(spec, line);
     if (columns >= kLeastColumns && down.pixel_index >= 0) choose(false, columns);
   }
