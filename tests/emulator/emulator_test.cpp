@@ -359,5 +359,49 @@ TEST_CASE("tiles of a product that end within a line of columns") {
   CHECK(right(c, emulate(*plan, c)));
 }
 
+// Whether c = a b, 2000 x 96, is right in such tiles by so many blocks.
+bool right_in_tiles(int depth, const std::string& tile, std::uint32_t grid, const Edit& edit = {}) {
+  Graph graph({.io = bf16, .intermediate = f32});
+  const auto a = graph.tensor({.name = "a", .dim = {1, 2000, depth}}),
+             b = graph.tensor(
+                 {.name = "b", .dim = {1, depth, 96}, .stride = {depth * 96, 1, depth}});
+  graph.output(matmul(a, b), "c");
+  GraphCase c(graph, Fill::normal, 1);
+  const Tuning tuning{
+      {{fmt::format("bf16 x bf16, batch 1, m 2000, n 96, k {}, 2 bytes a result", depth),
+        tile + (depth == 24 ? ", group 1" : ", group 8")}}};
+  const auto plan = make_plan(graph, {.architecture = "sm_90a"}, tuning, nullptr);
+  REQUIRE(plan);
+  PlanData data = plan->data();
+  REQUIRE(data.kernels.size() == 1);
+  REQUIRE(tile.find(fmt::format("x{} by", columns_of_tile(data.kernels[0]))) != tile.npos);
+  data.kernels[0].grid = grid;
+  c.clear_outputs();
+  return right(c, emulate(Plan(Shared<const PlanData>::make(std::move(data))), c, edit));
+}
+
+// The ring of a block that has more tiles than stages keeps the columns that all of them have.
+TEST_CASE("columns that all tiles of a block have are loaded once a stage") {
+  const std::string alone = "64x96 by 2 alternating, cluster 1x1, split 1, stages 9",
+                    three = "192x96 by 3 together, cluster 1x1, split 1, stages 4",
+                    pairs = "64x96 by 1 together, cluster 2x1, split 1, stages 10",
+                    beside = "64x64 by 1 together, cluster 1x2, split 1, stages 13",
+                    twice = "64x64 by 1 together, cluster 1x1, split 1, stages 13";
+  for (const std::uint32_t grid : {32, 3, 1}) CHECK(right_in_tiles(24, alone, grid));
+  for (const std::string& tile : {three, twice}) CHECK(right_in_tiles(24, tile, 1));
+  for (const std::string& tile : {pairs, beside})
+    for (const std::uint32_t grid : {4, 2}) CHECK(right_in_tiles(24, tile, grid));
+  // Several steps of k, as many as the ring is a multiple of, or not.
+  for (const int depth : {136, 192, 200, 72}) CHECK(right_in_tiles(depth, alone, 2));
+  for (const int depth : {128, 144}) CHECK(right_in_tiles(depth, three, 2));
+  constexpr const char* kProducer = "sinter/device/family/contraction_producer.cuh";
+  const auto wrong = [](int depth, const std::string& tile, const Edit& edit) {
+    return !right_in_tiles(depth, tile, 1, edit);
+  };
+  CHECK(wrong(24, alone, {kProducer, "unused = Config::stages", "unused = Config::stages - 1"}));
+  CHECK(wrong(24, twice, {kContractionTiles, "tiles_n == 1 &&", "tiles_n <= 2 &&"}));
+  CHECK(wrong(200, alone, {kContractionTiles, "Config::stages % (all > 0 ? all : 1) == 0", "all"}));
+}
+
 }  // namespace
 }  // namespace sinter::test

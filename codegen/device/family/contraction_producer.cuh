@@ -62,9 +62,23 @@ SINTER_DEVICE void produce(const Args& args, const Rows& rows, const First& firs
                LoadedOf<BoxesRows<Config>, S, true>, S::loaded_depth>;
   const StagePipeline<Config> pipeline{shared + S::full};
   typename StagePipeline<Config>::State state;
+  int unused = Config::stages;  // stages without their columns, where these stay
   const auto fill = [&](const TileCoord<Config>& place, int tile) {
     typename P::Coord c;
     P::set_batch(c, place.batch);
+    if constexpr (S::columns_stay) {
+      const RowBoxes a{c, place.row, rank};
+      const auto b = columns_at<Config, B, B2>(c, place.column, rank);
+#pragma unroll 1
+      for (int step = 0; step < S::steps(place.batch); ++step, state.advance()) {
+        const unsigned to = shared + state.stage * S::stage_bytes, full = pipeline.full(state);
+        pipeline.acquire(state);
+        pipeline.expect(state, unused > 0 ? a.tma_bytes + b.tma_bytes : a.tma_bytes + 0);
+        a.load(args, step, to, full);
+        if (unused > 0) b.load(args, step, to + S::a_bytes, full), --unused;
+      }
+      return;
+    }
     const int all = S::steps(place.batch), first_step = S::first_step(all, rank),
               end_step = S::end_step(all, rank), count = end_step - first_step;
     StepRange steps(first_step, end_step,

@@ -205,6 +205,16 @@ struct Shape {
     if constexpr (is_known(P::batches)) return P::batches == 1;
     return false;
   }();
+  // All tiles of a block, alone in its cluster, have the same columns of B, and the ring has all
+  // steps of k so and so often: each stage is given its columns once, and then rows of A alone.
+  static constexpr bool columns_stay = [] {
+    if constexpr (!TapsInK<Config> && is_known(P::depth, tiles_n) && cluster == 1) {
+      constexpr int all = static_cast<int>(ceil_divide(P::depth, step));
+      return one_batch && tiles_n == 1 && all > 0 && Config::stages % (all > 0 ? all : 1) == 0 &&
+             (all == 1 || Config::rotate == 0);
+    }
+    return false;
+  }();
   static SINTER_DEVICE int first_step(int steps, int rank) {
     return Config::split > 1 ? steps * rank / Config::split : 0;
   }

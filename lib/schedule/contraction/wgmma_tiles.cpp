@@ -36,13 +36,27 @@ bool writes_mostly(const TileProblem& p) {
          2 * (p.rows_each() + p.columns) * p.depth * p.bytes;
 }
 
+// Whether a block's stages keep their few columns of a k of one stage: Shape::columns_stay in
+// contraction_tiles.cuh. (1 x 1 of 16 channels, 64 filters, 802,816 pixels, on an H200: 37.8 us so,
+// 67.7 by mma; of 8, 48 filters 34.6 and 85.2. More columns are not faster so than shared by
+// clusters: 24 channels, 144 filters, 200,704 pixels 23.7 and 21.8 us, 16 channels, 96 filters,
+// 802,816 pixels 51.9 and 52.2.)
+bool few_columns_stay(const TileProblem& p, const Tile& t) {
+  const double line = p.depth * p.bytes;
+  return line > 0 && line <= kStageLine && p.columns <= std::min(t.n, kInstructionRows) &&
+         t.cluster_m * t.cluster_n * t.split == 1 && t.boxed_n == 0 && p.taps == 0 &&
+         !p.gradient && p.groups == 0 && p.batches == 1 && !p.gathered && !p.shifted();
+}
+
 // What k shorter than a stage's line costs: TMA's time for each row of the longer side,
 // and that of the second-level cache for lines of the other one, which all ask for again and again.
 // (1 x 1 of 24 channels, 144 filters, 200,704 pixels, on an H200: 64 us in tiles of 128 x 64, 52 in
 // 128 x 160, 29 where two of these share the filter.)
 double short_lines(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   const double line = p.depth * p.bytes;
-  if (line >= kStageLine || p.taps > 0 || p.groups > 0 || tiles_of(p, t) <= device.sms) return 0;
+  if (line >= kStageLine || p.taps > 0 || p.groups > 0 || tiles_of(p, t) <= device.sms ||
+      few_columns_stay(p, t))
+    return 0;
   constexpr double kRow = 5.9, kAgain = 0.0082;  // clocks; microseconds
   const bool tall = p.rows > p.columns;
   const double down = std::ceil(p.rows / (t.m * t.cluster_m)),
@@ -150,7 +164,7 @@ class TileEstimate {
 
   double filter_columns() const {
     const bool filter_stays = p.block > 0 && t.stages * kStageLine >= p.depth * p.bytes;
-    return filter_stays ? 0 : static_cast<double>(columns) / t.cluster_m;
+    return filter_stays || few_columns_stay(p, t) ? 0 : static_cast<double>(columns) / t.cluster_m;
   }
 
   // ---- clocks of a tile
