@@ -25,7 +25,9 @@ int graphs_to_plan() { return test::from_environment("SINTER_FUZZ_GRAPHS", 5000)
 
 test::RandomGraphOptions options_of(int seed) {
   test::RandomGraphOptions o;
-  o.seed = static_cast<std::uint64_t>(seed) + (seed % 4 == 1 ? test::kCallsVary : 0);
+  o.seed = static_cast<std::uint64_t>(seed) + (seed % 4 == 1   ? test::kCallsVary
+                                               : seed % 4 == 2 ? test::kTrainingVary
+                                                               : 0);
   o.max_nodes = seed % 100 == 99 ? 150 : seed % 5 == 0 ? 40 : 12;
   o.max_elements = seed % 3 == 0 ? 65536 : 4096;
   o.max_work = std::int64_t{1} << 26;

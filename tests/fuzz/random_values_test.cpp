@@ -19,7 +19,9 @@ int graphs_to_run() { return test::from_environment("SINTER_FUZZ_VALUES", 400); 
 
 test::RandomGraphOptions value_options_of(int seed) {
   test::RandomGraphOptions o;
-  o.seed = static_cast<std::uint64_t>(200000 + seed) + (seed % 4 == 1 ? test::kCallsVary : 0);
+  o.seed = static_cast<std::uint64_t>(200000 + seed) + (seed % 4 == 1   ? test::kCallsVary
+                                                        : seed % 4 == 2 ? test::kTrainingVary
+                                                                        : 0);
   o.max_nodes = seed % 10 == 0 ? 30 : 8;
   o.max_elements = 1024;
   o.max_work = 1 << 17;
