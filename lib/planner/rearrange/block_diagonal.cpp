@@ -70,7 +70,7 @@ std::int64_t groups_in_lines(std::int64_t groups, std::int64_t channels) {
   std::int64_t best = 1;
   double least = 0;
   for (std::int64_t j = 1; j <= groups && j * channels <= kMostJoined; ++j) {
-    if (groups % j != 0 || j * channels % kUnit != 0) continue;
+    if (groups % j != 0 || j * channels % kUnitChannels != 0) continue;
     // Each result takes whole lines; columns below a line cost as much as one.
     const double joined = static_cast<double>(j * channels) / kLine,
                  cost = std::ceil(joined) * std::max(1.0, 1 / joined);
