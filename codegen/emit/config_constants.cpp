@@ -194,7 +194,6 @@ void add_constants(const KernelSpec& spec, const DepthwiseMmaConfig& e,
                    std::vector<ConfigConstant>& c) {
   add_walk(spec, e, c);
   add_tiles(e.tiles, c);
-  if (e.image_rows > 1) c.push_back({"image_rows", e.image_rows});
   if (e.result_rows > 0)
     c.insert(c.end(), {{"result_rows", e.result_rows},
                        {"producer_registers", e.producer_registers},

@@ -28,7 +28,7 @@ std::string axis(const KernelSpec& spec, const std::optional<ImageDim>& d) {
 std::string row_and_counted(const DepthwiseOperand& o) {
   std::string counted;
   for (int i : o.counted) counted += fmt::format(", static_cast<int>(c.at[{}])", i);
-  return o.rows_last ? counted + ", row" : ", row" + counted;
+  return ", row" + counted;
 }
 
 void print_box_load(TextWriter& out, const DepthwiseOperand& o, std::string_view map) {

@@ -45,13 +45,7 @@ struct Bands {
   using Columns = typename Config::Columns;
   static constexpr int tiles = 16, depth = 16, width = 8;          // of a multiplication
   static constexpr bool boxed = requires { Config::image_line; };  // by TMA
-  // Rows of the image that a multiplication takes: two, where its tiles' second half is the row
-  // below the first half's.
-  static constexpr int rows_at_once = [] {
-    if constexpr (requires { Config::image_rows; }) return Config::image_rows;
-    return 1;
-  }();
-  static constexpr int across = Config::across, planes = tiles / across / rows_at_once;
+  static constexpr int across = Config::across, planes = tiles / across;
   static constexpr int each = Config::each, words = each / 2, bytes = 4 * words,
                        lanes = Config::lanes;
   // Boxed, four more have boxes loaded and stored.
@@ -65,7 +59,7 @@ struct Bands {
                        pixels = (across - 1) * pitch + seen;
   // Multiplications, of `depth` pixels each, that a tile's pixels are.
   static constexpr int chunks = (seen + depth - 1) / depth;
-  static_assert(chunks == 1 || (boxed && rows_at_once == 1 && pitch == width));
+  static_assert(chunks == 1 || (boxed && pitch == width));
   static constexpr int advance = S::advance, slots = S::slots,
                        new_row = S::first_row + (slots - 1) * advance;
   // The tap that the row of results in a slot has for a step's row; -1: none.
@@ -74,14 +68,12 @@ struct Bands {
   }
 
   // Tiles lie side by side, behind them those of the next plane; boxed, the other way round, and
-  // tile g + 8 is g's neighbour, which sees half of its pixels, or lies in the next row.
+  // tile g + 8 is g's neighbour, which sees half of its pixels.
   static SINTER_DEVICE int plane_of(int tile) { return boxed ? tile % planes : tile / across; }
   static SINTER_DEVICE int position_of(int tile) {
     if (!boxed) return tile % across;
-    if (rows_at_once == 2) return tile % 8 / planes;
     return across == 1 ? 0 : tile % 8 / planes * 2 + tile / 8;
   }
-  static SINTER_DEVICE int row_of(int tile) { return rows_at_once == 2 ? tile / 8 : 0; }
   // Which of a tile's pixels are a lane's elements of k, 0 to 3, `t` the lane's number in its row:
   // neighbours, as they lie in a register; or, boxed, those that put neighbouring lanes in other
   // banks.
@@ -147,14 +139,11 @@ SINTER_DEVICE float sum_alone(const Args& args, typename Shape<Config>::Coord c)
 }
 
 // The steps of a thread block: down the rows of results [line, last) of all groups, those of one
-// group of tiles and planes behind those of another. Where a multiplication takes several rows of
-// the image, a row here is as many.
+// group of tiles and planes behind those of another.
 template <class Config, class Tiles = Bands<Config>>
 struct BandSteps {
   using B = Tiles;
-  static constexpr int lines = (B::S::blocks_down + B::rows_at_once - 1) / B::rows_at_once,
-                       before = (B::slots + B::rows_at_once - 2) / B::rows_at_once,
-                       advance = B::advance * B::rows_at_once;
+  static constexpr int lines = B::S::blocks_down, before = B::slots - 1, advance = B::advance;
   // Rows above the image are zeros, as the sums are: the first block that sees others.
   static constexpr int top =
       B::new_row <= 0 ? -B::new_row / advance : -((B::new_row + advance - 1) / advance);
@@ -221,19 +210,17 @@ struct BandWork {
       reinterpret_cast<Element*>(filter)[i] = value;
     }
   }
-  // Adds a step's products to the sums that see its rows, each of which moves up a slot, or, with
-  // two rows, two.
+  // Adds a step's products to the sums that see its rows, each of which moves up a slot.
   template <class Pixels>
   SINTER_DEVICE void multiply(float (&sums)[B::slots][each][4],
                               const Pixels (&pixels)[B::advance]) const {
     constexpr float zero[4] = {};
-    constexpr int up = B::rows_at_once;
 #pragma unroll
     for (int slot = 0; slot < B::slots; ++slot)
 #pragma unroll
       for (int e = 0; e < each; ++e) {
         const float* before =
-            slot + up < B::slots ? sums[slot + up < B::slots ? slot + up : 0][e] : zero;
+            slot + 1 < B::slots ? sums[slot + 1 < B::slots ? slot + 1 : 0][e] : zero;
 #pragma unroll
         for (int j = 0; j < B::advance; ++j) {
           const int r = B::tap_of(slot, j);

@@ -42,7 +42,7 @@ struct GroupTiles {
                 Config::columns == width && Config::rows == 1 && S::looped_taps == 1);
   static_assert(Rows::divisor == 1 && Rows::step == 1 && Columns::divisor == 1 &&
                 Columns::step == 1);
-  static constexpr int advance = S::advance, slots = S::slots, rows_at_once = 1,
+  static constexpr int advance = S::advance, slots = S::slots,
                        new_row = S::first_row + (slots - 1) * advance, first = Columns::first(0);
   static constexpr int pairs = (Columns::taps + 1) / 2;
   // Pixels behind a result's first one at which it sees a tap; of one that there is none of, any.

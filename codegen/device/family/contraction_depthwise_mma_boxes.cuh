@@ -2,7 +2,7 @@
 // gradient, of stride 1. A row's pixels meet the bands of all rows of the filter
 // (contraction_depthwise_bands.cuh).
 //
-// A stage is a box: a row of `image_line` pixels of each of the tiles' planes, or two. What lies
+// A stage is a box: a row of `image_line` pixels of each of the tiles' planes. What lies
 // outside is zero. (A box for each plane, which ends where the image does, took longer: 64 x 384 x
 // 28 x 28, 7 x 7 on an H100 43.6 us, one box 39.2.) Rows of neighbouring planes lie an odd number
 // of times four lines apart, and a lane takes every fourth of a tile's pixels, so that half a warp
@@ -31,11 +31,9 @@ struct PacksOfRow {
   using B = Bands<Config>;
   static_assert(bytes <= 16);
   static constexpr int units = B::lanes * bytes / 16, line = B::across * B::pitch,
-                       row_bytes = B::rows_at_once * B::planes * line * 16 * units,
+                       row_bytes = B::planes * line * 16 * units,
                        row = (row_bytes + 1023) / 1024 * 1024,
-                       second = B::rows_at_once == 1 && B::across > 1
-                                    ? B::pitch
-                                    : 8 / B::across *line;  // tile g + 8
+                       second = B::across > 1 ? B::pitch : 8 * line;  // tile g + 8
   using Lines = depthwise::Lines<units>;
   static_assert(Lines::swizzled);
   using Move = typename Word<bytes>::Type;
@@ -105,11 +103,9 @@ struct BoxedBands {
   using B = Bands<Config>;
   static constexpr int units = B::lanes * B::each / 8, line = Config::image_line;
   static_assert(B::advance == 1 && B::Columns::step == 1 && B::pitch == 8 && B::planes > 1 &&
-                line % 8 == 4 && line >= (B::across - 1) * B::pitch + B::chunks * B::depth &&
-                (B::rows_at_once == 1 || B::slots > 1));
+                line % 8 == 4 && line >= (B::across - 1) * B::pitch + B::chunks * B::depth);
   static constexpr int row_lines = B::planes * line,  // of the image
-      box_bytes = B::rows_at_once * row_lines * Lines<units>::bytes,
-                       stage = (box_bytes + 1023) / 1024 * 1024;
+      box_bytes = row_lines * Lines<units>::bytes, stage = (box_bytes + 1023) / 1024 * 1024;
   using Stages = Pipeline<Config::stages>;
   using Rows = Pipeline<Config::result_rows>;
   // Of a row of results: its packs, and what the epilogue reads in its place.
@@ -143,8 +139,8 @@ struct BoxedPixels {
   SINTER_DEVICE void load(const Lane& lane, int bytes, unsigned zero) {
     // A tile's second half is its neighbour's first, where that is tile g + 8, and the next chunk's
     // first is that one's second.
-    constexpr bool shared = B::rows_at_once == 1 && B::across > 1;
-    constexpr int beside = shared ? B::pitch : 8 / B::across * Config::image_line;  // tile g + 8
+    constexpr bool shared = B::across > 1;
+    constexpr int beside = shared ? B::pitch : 8 * Config::image_line;  // tile g + 8
 #pragma unroll
     for (int n = 0; n < B::chunks * 4; ++n) {
       const int chunk = n / 4, i = n % 4;
@@ -170,30 +166,6 @@ struct BoxedPixels {
   static SINTER_DEVICE unsigned word(const uint2& x, int w) { return w == 0 ? x.x : x.y; }
 };
 
-// Two rows of the image at once, i and i + 1: sums of a slot are those of row i's products for some
-// row of results and those of row i + 1's for the next. So a row of results is the sum of two
-// slots, of products with rows of one parity each: the lower one finds its second half in this
-// step, the upper one, whose rows end earlier, has it from the step before.
-template <class Config>
-struct SecondRow {
-  using B = Bands<Config>;
-  float upper[B::each][2];
-
-  SINTER_DEVICE explicit SecondRow(const float (&sums)[B::slots][B::each][4]) {
-    if constexpr (B::rows_at_once == 2)
-#pragma unroll
-      for (int i = 0; i < B::each * 2; ++i) upper[i / 2][i % 2] = sums[1][i / 2][2 + i % 2];
-  }
-  SINTER_DEVICE void finish(float (&sums)[B::slots][B::each][4]) const {
-    if constexpr (B::rows_at_once == 2)
-#pragma unroll
-      for (int i = 0; i < B::each * 2; ++i) {
-        sums[0][i / 2][i % 2] += upper[i / 2][i % 2];
-        sums[0][i / 2][2 + i % 2] += sums[1][i / 2][i % 2];
-      }
-  }
-};
-
 template <class Config, class Image, class Filter, class Body, class Result, class Beside>
 struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   using Work = BandWork<Config, Image, Filter, Body>;
@@ -210,11 +182,9 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   // Of rows of results: what the epilogue reads has come to their place.
   typename L::Rows besides{rows.barriers + L::Rows::bytes};
 
-  // Rows below the image are not loaded. Of two at once they are: there the branch, behind which
-  // all words are mixed before the first multiplication, costs more (64 x 384 x 28 x 28, 7 x 7 on
-  // an H200 29.6 us, 30.5 with it; 64 x 96 x 56 x 56, one row at once, 30.3 and 29.1).
+  // Rows below the image are not loaded (64 x 96 x 56 x 56, 7 x 7 on an H200 30.3 and 29.1 us).
   static SINTER_DEVICE bool below_image(const BandSteps<Config>& step) {
-    return B::rows_at_once == 1 && step.image_row() >= B::Rows::extent;
+    return step.image_row() >= B::Rows::extent;
   }
   template <class Args>
   SINTER_DEVICE void fill(const Args& args, typename L::Stages::State& state,
@@ -261,10 +231,8 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
         stages.release(stage);
         stage.advance();
       }
-      const SecondRow<Config> before(sums);
       Work::multiply(sums, pixels);
       if (now.block >= now.first) {
-        before.finish(sums);
         if (any_not_finite(sums[0])) sum_again(args, warp, now, sums[0]);
         acquire(row);
         leave(args, memory.pointer + L::results + row.stage * L::result_row, packs, read,
@@ -302,7 +270,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       rows.acquire(row);
       besides.expect(row, L::Besides::loaded);
       L::Besides::load(args, c, place_of(row), besides.full(row), first_channel,
-                       Work::first_tile(now.group) * B::pitch, now.block * B::rows_at_once);
+                       Work::first_tile(now.group) * B::pitch, now.block);
       row.advance();
     }
   }
@@ -322,7 +290,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       Coord c;
       S::set_plane(c, Work::first_plane(now.group));
       Result::store(args, c, place_of(row), first_channel, Work::first_tile(now.group) * B::pitch,
-                    now.block * B::rows_at_once);
+                    now.block);
       hopper::commit_stores();
       hopper::wait_for_stores<1>();
       if (before >= 0) rows.release_stage(before);
@@ -393,14 +361,11 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       const int tile = lane / 4 + i / 2 * 8,
                 plane = Work::first_plane(now.group) + B::plane_of(tile),
                 x = (Work::first_tile(now.group) + B::position_of(tile)) * B::pitch + lane % 4 * 2 +
-                    i % 2,
-                row = now.block * B::rows_at_once + B::row_of(tile);
-      if (plane >= S::planes() || x >= S::extent_of(B::Columns::pixel_index) ||
-          (B::rows_at_once > 1 && row >= S::blocks_down))
-        continue;
+                    i % 2;
+      if (plane >= S::planes() || x >= S::extent_of(B::Columns::pixel_index)) continue;
       Coord c;
       S::set_plane(c, plane);
-      S::set_pixel(c, row, x);
+      S::set_pixel(c, now.block, x);
 #pragma unroll
       for (int e = 0; e < each; ++e) {
         c.at[Config::channel] = first_channel + warp * each + e;

@@ -72,14 +72,6 @@ void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::in
   map.box[1] = box_pixels(operand, needed, first, one_tile);
 }
 
-void put_rows_last(DepthwiseOperand& operand) {
-  TensorMap& map = *operand.map;
-  std::swap(map.dim[2], map.dim[3]);
-  std::swap(map.stride[1], map.stride[2]);
-  std::swap(map.box[2], map.box[3]);
-  operand.rows_last = true;
-}
-
 namespace {
 
 // Whether the port's element is the same for all results of a channel.

@@ -26,9 +26,6 @@ std::int64_t box_pixels(const DepthwiseOperand& operand, int needed, std::int64_
 void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::int64_t first,
              bool one_tile);
 
-// Of a map of four dims: boxes of planes and rows have planes before rows.
-void put_rows_last(DepthwiseOperand& operand);
-
 // The one result, where nothing else is needed for it than the sums and, where the kernel `loads`,
 // what belongs to a channel: TMA may store it in boxes, which set_result_box() gives their size,
 // with lines of `lanes` * 16 bytes. `beside`: takes up to kMostBeside tensors that are read, too,

@@ -19,9 +19,8 @@ struct DepthwiseOperand {
   // Where TMA brings it in boxes: of channels, columns, rows, and what these indices count.
   std::optional<TensorMap> map{};
   std::vector<int> counted{};
-  bool rows_last = false;  // the map's dims: what is counted lies before rows
-  bool in_place = false;   // read by an epilogue: comes to where the results will wait
-  int line = 0;            // pixels of a row in shared memory
+  bool in_place = false;  // read by an epilogue: comes to where the results will wait
+  int line = 0;           // pixels of a row in shared memory
 };
 
 struct DepthwiseConfig : Launch {

@@ -41,17 +41,15 @@ struct Bands {
   int taps, advance, slots;  // rows of the filter, of the image a step, of results in the making
   int pixels, row, plane;    // of a row of the image; vectors
   bool boxed;                // by TMA: `pixels` of a box
-  int rows;                  // of the image at once
 
   Bands(const KernelSpec& spec, const DepthwiseConfig& parts, int each_, int lanes_, int columns_,
-        int across_, bool boxed_, int rows_)
+        int across_, bool boxed_)
       : each(each_),
         lanes(lanes_),
         columns(columns_),
         across(across_),
         chunks(chunks_of(spec, *parts.across, columns_)),
-        boxed(boxed_),
-        rows(rows_) {
+        boxed(boxed_) {
     const ImageDim &down = *parts.down, &line = *parts.across;
     taps = taps_of(spec, down);
     advance = advance_of(down, 1);
@@ -63,13 +61,13 @@ struct Bands {
     plane = (row * advance + 31 - bank) / 32 * 32 + bank;
   }
   int threads() const { return 32 * lanes + (boxed ? kOthers : 0); }
-  int planes() const { return kTiles / across / rows; }
+  int planes() const { return kTiles / across; }
   int vector_bytes() const { return 2 * each; }
   int copies() const { return (planes() * pixels + 31) / 32; }  // of a thread and row
   int registers() const {
     constexpr int kOwn = 30;  // at the least, besides
     return slots * each * 4 + chunks * (taps * each * 2 + advance * each * 4) +
-           (boxed ? 0 : 2 * copies()) + (rows - 1) * each * 2 + kOwn;
+           (boxed ? 0 : 2 * copies()) + kOwn;
   }
   // Thread blocks an SM whose registers are enough.
   int most_blocks(const DeviceModel& device) const {
@@ -93,7 +91,7 @@ struct Bands {
     return false;
   }
   int stage_bytes() const {
-    if (boxed) return (rows * planes() * pixels * lanes * vector_bytes() + 1023) / 1024 * 1024;
+    if (boxed) return (planes() * pixels * lanes * vector_bytes() + 1023) / 1024 * 1024;
     return (plane * planes() + kDepth / 2 * (lanes + 1)) * vector_bytes();
   }
   // Of 16 bytes, in the line of a pixel's results of so many bytes; 0: shared memory has no swizzle
@@ -123,14 +121,13 @@ struct Bands {
   }
   // Steps of a thread block that has `run` of the steps of all groups, `of_group` each. Rows before
   // its results are half outside of the image where a group begins. Boxed, as many are below it
-  // where it ends, which take half as long where they are not loaded, one row at once; and what
-  // comes behind the first two steps is loaded ahead, where else each group begins with two steps'
-  // wait.
+  // where it ends, which are not loaded and take half as long; and what comes behind the first two
+  // steps is loaded ahead, where else each group begins with two steps' wait.
   double steps(double run, double of_group) const {
     constexpr double kBegin = 2;
     if (slots == 1) return run + kBegin;  // no row is read before results
-    const double whole = run / of_group, before = std::ceil((slots - 1.0) / rows),
-                 below = boxed && rows == 1 ? std::floor(before / 2) / 2 : 0,
+    const double whole = run / of_group, before = slots - 1,
+                 below = boxed ? std::floor(before / 2) / 2 : 0,
                  begun =
                      boxed && std::fmod(of_group, run) != 0 ? std::ceil(whole) : std::floor(whole),
                  own = run + begun * (before / 2 - below + (boxed ? 0 : kBegin)) +
@@ -142,13 +139,13 @@ struct Bands {
   // estimated and not measured; a warp's multiplications hide behind other warps' instructions.
   double clocks(double ctas, int width, int cost) const {
     constexpr double kCopy = 6, kFixed = 40, kPack = 20, kResult = 3, kMma = 6, kBarrier = 150,
-                     kIssued = 0.9, kUnshared = 40;  // two rows' tiles share no pixels
+                     kIssued = 0.9;
     const double code = (boxed ? 0 : kCopy * copies() * advance) +
                         chunks * (advance * (8 + 4.0 * each) + each * taps) + 8 +
                         4.0 * each / width * (kPack + (kResult + cost) * width) + kFixed,
                  issued = code / kIssued, multiplied = kMma * each * taps * chunks;
     return ctas * lanes / 4 * std::max(issued, multiplied) + std::min(issued, multiplied) +
-           kBarrier + (rows > 1 ? kUnshared : 0);
+           kBarrier;
   }
 };
 
@@ -166,16 +163,15 @@ bool fits_boxes(const KernelSpec& spec, DepthwiseConfig& e, double planes,
   return false;
 }
 
-// What a thread block's warps have: channels, and tiles side by side and in rows below each other.
+// What a thread block's warps have: channels, and tiles side by side.
 struct Arrangement {
-  int each, lanes, across, rows;
+  int each, lanes, across;
 };
-std::vector<Arrangement> arrangements(int most_rows) {
+std::vector<Arrangement> arrangements() {
   std::vector<Arrangement> all;
   for (const int each : {kMostChannels, 2})
     for (const int lanes : {8, 16})
-      for (int across = 1; across <= kTiles; across *= 2)
-        for (int rows = 1; rows <= most_rows; ++rows) all.push_back({each, lanes, across, rows});
+      for (int across = 1; across <= kTiles; across *= 2) all.push_back({each, lanes, across});
   return all;
 }
 
@@ -225,21 +221,20 @@ std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
   // By TMA if it can.
   const auto choose = [&](bool boxed, int columns) {
     const double tiles = std::ceil(line_pixels / columns);
-    for (const auto& [each, lanes, across, together] : arrangements(boxed ? 2 : 1)) {
+    for (const auto& [each, lanes, across] : arrangements()) {
       if (each > vector || (across > 1 && across >= 2 * tiles)) continue;
       // A line of a box has 64 or 128 bytes, a box two planes or more.
       const int units = lanes * each / 8;
-      if (boxed && (units < 4 || across * together >= kTiles)) continue;
-      const Bands b(spec, parts, each, lanes, columns, across, boxed, together);
+      if (boxed && (units < 4 || across >= kTiles)) continue;
+      const Bands b(spec, parts, each, lanes, columns, across, boxed);
       const int leaving = boxed ? b.leaving_units(*result, beside) : 0;
-      if ((boxed && leaving == 0) || (together > 1 && (b.slots < 2 || b.chunks > 1))) continue;
+      if (boxed && leaving == 0) continue;
       const double most = b.most_blocks(device);
       if (b.registers() > kMostRegisters || most < 1) continue;
       const double blocks = std::ceil(channels / (lanes * each)),
-                   of_group = std::ceil(rows / together),
-                   lines = std::ceil(tiles / across) * std::ceil(planes / b.planes()) * of_group;
-      const double row_bytes = static_cast<double>(b.planes() * together) * b.pixels * b.advance *
-                               lanes * b.vector_bytes();
+                   lines = std::ceil(tiles / across) * std::ceil(planes / b.planes()) * rows;
+      const double row_bytes =
+          static_cast<double>(b.planes()) * b.pixels * b.advance * lanes * b.vector_bytes();
       int stages = boxed ? kBoxedStages : 3;
       while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlightOfSm) ++stages;
       const auto fits = [&](double ctas) {
@@ -260,15 +255,14 @@ std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
                             std::max(1.0, kFlightOfSm / ((stages - 1) * row_bytes * ctas));
       // Rows of a thread block: groups or equal parts of one, or as many as fill whole rounds.
       std::vector<double> runs;
-      for (const double part : {1.0, 2.0, 4.0, 8.0}) runs.push_back(std::ceil(of_group / part));
+      for (const double part : {1.0, 2.0, 4.0, 8.0}) runs.push_back(std::ceil(rows / part));
       for (double round = 1; round <= 4; ++round) {
         runs.push_back(std::ceil(lines / std::max(1.0, std::floor(round * at_once / blocks))));
-        runs.push_back(std::ceil(runs.back() / of_group) * of_group);
+        runs.push_back(std::ceil(runs.back() / rows) * rows);
       }
       for (const double run : runs) {
         const double grid = blocks * std::ceil(lines / run), rounds = std::floor(grid / at_once),
-                     left = std::ceil((grid - rounds * at_once) / sms),
-                     steps = b.steps(run, of_group);
+                     left = std::ceil((grid - rounds * at_once) / sms), steps = b.steps(run, rows);
         const auto clocks = [&](double n) {  // of n thread blocks of an SM
           return steps * b.clocks(n, e.packing.width, cost);
         };
@@ -283,7 +277,6 @@ std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
         e.lanes = lanes;
         e.run = static_cast<int>(run);
         e.tiles = {.across = across, .stages = stages};
-        e.image_rows = together;
         e.result_rows = e.consumer_registers = e.producer_registers = 0;
         e.image.map.reset();
         e.result.reset();
@@ -300,12 +293,6 @@ std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
           for (DepthwiseOperand* o : leave)
             set_result_box(*o, b.result_units(info(o->map->type).bytes), across * columns,
                            b.planes());
-          leave.push_back(&e.image);
-          for (DepthwiseOperand* o : leave) {
-            if (together == 1) continue;
-            o->map->box[2] = together;
-            put_rows_last(*o);
-          }
         }
         e.threads = b.threads();
         e.grid = clamp_grid(grid);

@@ -10,7 +10,6 @@ namespace sinter {
 
 struct DepthwiseMmaConfig : DepthwiseConfig {
   DepthwiseTiles tiles{};
-  int image_rows = 1;  // of the image a step
   // By TMA, with warps that multiply and others that load and store: rows of results in shared
   // memory, and registers of both. 0: all warps do all.
   int result_rows = 0, consumer_registers = 0, producer_registers = 0;
