@@ -28,7 +28,61 @@ ScheduledKernel depthwise_schedule(DataType io, const Dims& x, std::int64_t filt
   return k;
 }
 
+// Of their filter's gradient, the first kernel; one dim where `x` has one.
+ScheduledKernel depthwise_gradient(const Dims& x, std::int64_t filter, std::int64_t stride,
+                                   std::int64_t dilation, bool last) {
+  Images i{.last = last};
+  Dims w{x[1], 1}, y{x[0], x[1]};
+  ConvAttributes a{.groups = x[1]};
+  for (int d = 2; d < x.size(); ++d) {
+    const std::int64_t pad = filter / 2 * dilation;
+    w.push_back(filter), y.push_back(x[d] / stride);
+    a.pre_padding.push_back(pad), a.post_padding.push_back(pad);
+    a.stride.push_back(stride), a.dilation.push_back(dilation);
+  }
+  i.output(conv_wgrad(i.input("dy", y), i.input("x", x), w, a), "dw", w);
+  return schedule_kernel(planned(*i.g).kernels.front(), device_model("sm_90a"), {});
+}
+
 }  // namespace
+
+// Each was measured beside the others: tools/benchmarks/RESULTS.md.
+TEST_CASE("engines of depthwise convolutions by size, stride and layout") {
+  const auto forward = [](const Dims& x, std::int64_t filter, std::int64_t stride, bool last) {
+    return depthwise_schedule(bf16, x, filter, stride, false, last);
+  };
+  CHECK(forward({256, 960, 7, 7}, 3, 1, true).as<DepthwiseMmaConfig>());
+  CHECK(forward({64, 384, 14, 14}, 3, 1, true).as<DepthwiseMmaConfig>());
+  CHECK(forward({128, 144, 56, 56}, 3, 1, true).as<DepthwiseRowsConfig>());
+  CHECK(forward({64, 192, 28, 28}, 3, 2, true).as<DepthwiseRowsConfig>());
+  CHECK(forward({64, 672, 14, 14}, 5, 2, true).as<DepthwiseWalkConfig>());
+  CHECK(forward({64, 672, 14, 14}, 5, 1, false).as<DepthwiseLinesConfig>());
+  CHECK(forward({64, 672, 14, 14}, 5, 2, false).as<DepthwisePlanesConfig>());
+  CHECK(forward({64, 1152, 7, 7}, 5, 1, false).as<DepthwisePlanesConfig>());
+
+  const auto data = [](const Dims& x, std::int64_t filter, std::int64_t stride) {
+    return depthwise_schedule(bf16, x, filter, stride, true, false).as<DepthwisePlanesConfig>();
+  };
+  CHECK(data({64, 96, 112, 112}, 3, 2));
+  CHECK(data({128, 144, 56, 56}, 3, 2));
+  CHECK_FALSE(data({128, 144, 56, 56}, 3, 1));
+  CHECK(data({64, 240, 28, 28}, 5, 2));
+  CHECK_FALSE(data({64, 144, 56, 56}, 5, 2));
+
+  const auto planes = [](const Dims& x, std::int64_t filter, std::int64_t stride,
+                         std::int64_t dilation) {
+    return depthwise_gradient(x, filter, stride, dilation, false).as<DepthwisePlanesConfig>();
+  };
+  CHECK(planes({64, 96, 112, 112}, 3, 2, 1));
+  CHECK(planes({64, 144, 56, 56}, 3, 1, 2));
+  CHECK_FALSE(planes({128, 144, 56, 56}, 3, 1, 1));
+  CHECK_FALSE(planes({64, 144, 56, 56}, 5, 2, 1));
+  CHECK(planes({16, 512, 1500}, 31, 1, 1));
+  CHECK(planes({16, 512, 1500}, 9, 1, 1));
+  CHECK_FALSE(planes({4, 2048, 4096}, 5, 1, 1));
+  CHECK(depthwise_gradient({8, 192, 56, 56}, 7, 1, 1, true).as<DepthwiseGradientMmaConfig>());
+  CHECK(depthwise_gradient({64, 1152, 7, 7}, 5, 1, 1, true).as<DepthwiseWalkConfig>());
+}
 
 TEST_CASE("depthwise convolutions have an engine of their own, whatever lies together") {
   for (const bool last : {true, false})

@@ -346,17 +346,30 @@ class DepthwiseSearch {
 
   // Channels first, before and so, on an H200: 7 x 7, 64 x 384 x 28 x 28 70.9 and 44.8 us, 64 x 768
   // x 14 x 14 50.1 and 28.2; 5 x 5, 64 x 240 x 28 x 28 24.3 and 28.0, 64 x 144 x 56 x 56 45.7
-  // and 51.0; 3 x 3, 128 x 144 x 56 x 56 88.3 and 87.8.
+  // and 51.0; 3 x 3, 128 x 144 x 56 x 56 88.3 and 87.8. In planes: 5 x 5, 64 x 672 x 14 x 14 37.6
+  // and 26.6, stride 2 12.5 and 16.9, 64 x 1152 x 7 x 7 17.5 in these.
   void try_lines() {
-    constexpr int kFewestInLines = 36;
+    constexpr int kFewestInLines = 36, kFewestOfPlanes = 25, kWider = 8;
     auto lines = plan_depthwise_lines(spec_, e_, dims_, memory_, device_);
     if (!lines) return;
-    const bool faster =
-        !best_ || (!std::holds_alternative<DepthwisePlanesConfig>(*best_) &&
-                   lines->microseconds < best_microseconds() &&
-                   taps_of(spec_, lines->down) * taps_of(spec_, lines->across) >= kFewestInLines);
+    const int taps = taps_of(spec_, lines->down) * taps_of(spec_, lines->across);
+    const ImageDim& line = *lines->across;
+    const bool of_planes = taps >= kFewestOfPlanes && line.pixel == 1 && line.extent > kWider &&
+                           !reads_along(line.pixel_index),
+               in_planes = best_ && std::holds_alternative<DepthwisePlanesConfig>(*best_),
+               faster = !best_ || (in_planes ? of_planes
+                                             : lines->microseconds < best_microseconds() &&
+                                                   taps >= kFewestInLines);
     if (device_.overrides.depthwise.empty() ? faster : device_.overrides.depthwise == "mma")
       best_ = std::move(lines);
+  }
+
+  // Whether the epilogue reads what differs along this index.
+  bool reads_along(int index) const {
+    const auto& all = spec_.body.statements;
+    return std::any_of(all.begin(), all.end(), [&](const Statement& s) {
+      return is_load(s) && spec_.ports[static_cast<std::size_t>(s.port)].access.stride[index] != 0;
+    });
   }
 
   // `name`: by which a test asks for it.
@@ -391,13 +404,26 @@ class DepthwiseSearch {
     constexpr double kMostEmpty = 1.25;
     auto units = one_dim ? std::nullopt : plan_units_gradient(spec_, e_, memory_, device_);
     const double all = static_cast<double>(channels()), width = units ? 8.0 * units->lanes : 1;
-    const bool enough = taps_of(spec_, e_.down) * taps_of(spec_, e_.across) >=
-                        (one_dim ? kFewestOfLine : kFewestTaps),
+    // Small images have few rows to walk down on either. (3 x 3 on an H200, pixels by TMA on CUDA
+    // cores and on tensor cores: 256 x 960 x 7 x 7 19.4 and 16.9 us, 64 x 384 x 14 x 14 9.1
+    // and 8.5, 128 x 144 x 56 x 56 71.1 and 73.8.)
+    constexpr int kSmallLine = 16, kFewestOfSmall = 9;
+    const bool small = !one_dim && !e_.gradient && e_.across->extent <= kSmallLine;
+    const int taps = taps_of(spec_, e_.down) * taps_of(spec_, e_.across);
+    const bool enough = taps >= (one_dim ? kFewestOfLine
+                                 : small ? kFewestOfSmall
+                                         : kFewestTaps),
                few_empty = std::ceil(all / width) * width <= kMostEmpty * all;
     if (!one_dim) consider(plan_depthwise_rows(spec_, e_, memory_, device_), "rows", true);
     if (mma && units && device_.overrides.depthwise == "mma" &&
         config_of(*mma).microseconds <= units->microseconds)
       units.reset();
+    // The estimates of large filters' gradients are too long beside those of CUDA cores. (7 x 7 on
+    // an H200, these and so: 8 x 192 x 56 x 56 55.8 and 28.2 us where 41.8 and 45.9 were estimated,
+    // 64 x 768 x 7 x 7 20.0 and 15.7, 25.0 and 18.6.)
+    constexpr int kManyTaps = 36;
+    constexpr double kShorter = 0.85;
+    if (mma && e_.gradient && taps >= kManyTaps) config_of(*mma).microseconds *= kShorter;
     consider(std::move(mma), "mma", enough);
     consider(std::move(units), "mma", few_empty);
   }

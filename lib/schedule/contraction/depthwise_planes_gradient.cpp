@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 #include <utility>
 
@@ -20,6 +21,12 @@ constexpr int kMostColumns = 16, kFewColumns = 8, kFewRows = 8, kMostThreads = 5
 // 192 x 28 x 28, 3 x 3 took 21 and 20, of 16 128 x 144 x 56 x 56 101 and 148 in the form that was
 // the likeliest then.)
 constexpr int kWellMoved = 8, kMostPixels = 32, kMostResults = 16;
+// Lines of which threads load every second pixel, or which are one dim, come in planes of any size.
+// (Bf16 on an H200, by loads and in planes: 3 x 3, stride 2, 64 x 96 x 112 x 112 67.6 and 56.9 us,
+// 128 x 144 x 56 x 56 46.6 and 41.7; dilation 2, 64 x 144 x 56 x 56 65.6 and 46.9, but stride
+// 1 70.5 and 78.2; 5 x 5, stride 2 33.0 and 36.0. 16 x 512 x 1500, 31 taps 111 and 34.6, 9
+// taps 75.8 and 21.0; 4 x 2048 x 4096, 4 taps 38.0 and 73.9.)
+constexpr int kFewTaps = 9, kMostOfOneDim = 2048;
 constexpr double kWorth = 1;  // microseconds of memory: fewer images fill too few thread blocks
 constexpr int kMostRegisters = 170;  // of sums, rows of the result's gradient, pixels
 constexpr double kExposed = 0.25;    // of the shorter of memory and instructions
@@ -207,7 +214,12 @@ std::optional<DepthwisePlanesConfig> plan_depthwise_planes_gradient(
   const bool narrow = p.across * info(other.type).bytes % kWellMoved != 0 ||
                       line.extent * info(image.type).bytes % kWellMoved != 0,
              small = p.across <= kMostResults && line.extent <= kMostPixels;
-  if (device.overrides.depthwise != "planes" && !(narrow && small && memory >= kWorth)) return {};
+  const bool two_bytes = info(image.type).bytes == 2 && info(other.type).bytes == 2,
+             apart = e.down && p.taps > 1 && p.taps <= kFewTaps &&
+                     (line.pixel > 1 || std::abs(line.tap) > 1),
+             one_dim = !e.down && p.taps >= kFewTaps && line.extent <= kMostOfOneDim,
+             gains = (narrow && small) || (two_bytes && (apart || one_dim));
+  if (device.overrides.depthwise != "planes" && !(gains && memory >= kWorth)) return {};
   p.least_units = std::lcm(of_image, of_gradient);
   p.image_bytes = static_cast<double>(e.planes.pixels * info(image.type).bytes);
   p.result_bytes = static_cast<double>(plane * info(other.type).bytes);

@@ -44,8 +44,8 @@ bool writes_mostly(const TileProblem& p) {
 bool few_columns_stay(const TileProblem& p, const Tile& t) {
   const double line = p.depth * p.bytes;
   return line > 0 && line <= kStageLine && p.columns <= std::min(t.n, kInstructionRows) &&
-         t.cluster_m * t.cluster_n * t.split == 1 && t.boxed_n == 0 && p.taps == 0 &&
-         !p.gradient && p.groups == 0 && p.batches == 1 && !p.gathered && !p.shifted();
+         t.cluster_m * t.cluster_n * t.split == 1 && t.boxed_n == 0 && p.taps == 0 && !p.gradient &&
+         p.groups == 0 && p.batches == 1 && !p.gathered && !p.shifted();
 }
 
 // What k shorter than a stage's line costs: TMA's time for each row of the longer side,
