@@ -123,6 +123,7 @@ void add_constants(const KernelSpec& spec, const MmaConfig& e, std::vector<Confi
                      {"promote_every", e.promote_every},
                      {"products", 1},
                      {"n_fastest", e.n_fastest, true}});
+  if (t.held_steps > 1) c.push_back({"held_steps", t.held_steps});
 }
 
 void add_walk(const KernelSpec& spec, const DepthwiseConfig& e, std::vector<ConfigConstant>& c) {

@@ -112,6 +112,34 @@ TEST_CASE("sums of integers leave f32 before it would round them") {
   CHECK(steps_before(boolean, i8, 131072) == 0);
 }
 
+// A product of `rows` x 4096 x 4096 of bf16 with weights of a type.
+MmaTile tile_past(std::int64_t rows, DataType weights, std::int64_t depth = 4096) {
+  SpecBuilder s(Family::contraction, {rows, 4096, depth});
+  s.spec.contraction().m = s.spec.contraction().n = 1;
+  s.spec.contraction().k_indices = {KIndex::channels};
+  s.into(s.spec.contraction().a().body).load("a", s.port("a", bf16, strided({depth, 0, 1})));
+  s.into(s.spec.contraction().b().body).load("b", s.port("b", weights, strided({0, depth, 1})));
+  s.into(s.spec.body);
+  s.store(s.accumulator("c"), s.port("c", f32, strided({4096, 1, 0}), true));
+  const auto plan = plan_mma(s.spec, device_model());
+  REQUIRE(plan);
+  return plan->engine.tile;
+}
+
+TEST_CASE("registers hold several steps of weights of 8 bits that stream past few rows") {
+  const MmaTile few = tile_past(5, i8);
+  CHECK(few.held_steps == 4);
+  CHECK(few.line == 128);
+  CHECK(std::pair(few.m, few.n) == std::pair(16, 64));
+  CHECK(tile_past(17, f8e4m3).m == 32);
+  CHECK(tile_past(17, f8e4m3).held_steps == 4);
+  CHECK(tile_past(64, u8).held_steps == 2);
+  CHECK(tile_past(65, i8).held_steps == 1);
+  CHECK(tile_past(16, bf16).held_steps == 1);      // copied
+  CHECK(tile_past(16, i8, 256).held_steps == 2);   // few steps in all
+  CHECK(tile_past(16, i8, 4100).held_steps == 1);  // rows of no whole packs
+}
+
 TEST_CASE("operands are copied where they lie as the tensor cores want them") {
   const auto copied = plan_mma(product(bf16, bf16, 64), device_model());
   REQUIRE(copied);

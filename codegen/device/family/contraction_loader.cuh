@@ -5,9 +5,32 @@
 #include "sinter/device/family/contraction_panel.cuh"
 #include "sinter/device/family/contraction_space.cuh"
 
+namespace sinter {
+
+// Integers of 8 bits that become floats as the last bits of one past 2^23, of which 2^23 is taken
+// off: both instructions have the full rate, a conversion has a fraction of it.
+template <class Element, int width, int aligned>
+struct BytePack : Pack<Element, width, aligned> {};
+template <class T, class Element, int width, int aligned>
+SINTER_DEVICE T get(const BytePack<Element, width, aligned>& pack, int e) {
+  static_assert(width % 4 == 0 && (is_same<Element, i8> || is_same<Element, u8>));
+  constexpr bool is_signed = is_same<Element, i8>;
+  const unsigned word = pack.word(e / 4) ^ (is_signed ? 0x80808080u : 0),
+                 which = 0x7440u | static_cast<unsigned>(e % 4);
+  return static_cast<T>(__uint_as_float(warp_matrix::bytes_of(word, 0x4b000000u, which)) -
+                        (is_signed ? 0x1p23f + 128 : 0x1p23f));
+}
+
+}  // namespace sinter
+
 namespace sinter::contraction {
 
 // Two neighbours as factors: number i of the pairs that a thread holds.
+template <class Number, class Element, int width, int aligned>
+SINTER_DEVICE unsigned pair(Number number, const BytePack<Element, width, aligned>& held, int i) {
+  if (!held.inside) return 0;
+  return warp_matrix::pair(number, get<float>(held, 2 * i), get<float>(held, 2 * i + 1));
+}
 template <class Number, class Held>
 SINTER_DEVICE unsigned pair(Number number, const Held& held, int i) {
   if (!held.inside) return 0;

@@ -5,10 +5,11 @@
 // The warps of a block share a tile of the result and walk over k in steps. A pipeline of stages in
 // shared memory holds the steps ahead. Operands whose elements lie together come there by
 // asynchronous copies; others pass through registers, where their bodies are computed: they are
-// fetched before the current step is multiplied and put after it. One barrier a step suffices,
-// since a stage is filled again only after the barrier that ends the step that read it; the
-// fragments of the next multiplication are read while the current one runs. The structure is that
-// of CUTLASS's multistage kernels, the permutation of chunks that of its ldmatrix layouts.
+// fetched before the current step is multiplied and put after it, or after as many more steps as
+// Config::held_steps says. One barrier a step suffices, since a stage is filled again only after
+// the barrier that ends the step that read it; the fragments of the next multiplication are read
+// while the current one runs. The structure is that of CUTLASS's multistage kernels, the
+// permutation of chunks that of its ldmatrix layouts.
 #pragma once
 #include "sinter/device/family/contraction_epilogue.cuh"
 #include "sinter/device/family/contraction_loader.cuh"
@@ -73,6 +74,14 @@ struct WarpSums {
   }
 };
 
+template <class Config>
+SINTER_DEVICE constexpr int held_steps_of() {
+  if constexpr (requires { Config::held_steps; })
+    return Config::held_steps;
+  else
+    return 1;
+}
+
 // Sums a tile. `a` and `b` are loaders that know its rows and columns.
 template <class Config, class Args, class LoaderA, class LoaderB>
 SINTER_DEVICE void sum_warp_tile(const Args& args, const LoaderA& a, const LoaderB& b,
@@ -92,43 +101,54 @@ SINTER_DEVICE void sum_warp_tile(const Args& args, const LoaderA& a, const Loade
   const auto multiply = [&](Fragments<Config>& f) {
     f.template multiply<LoaderA::rounds, LoaderB::rounds>(sums.acc);
   };
-  typename LoaderA::Held held_a;
-  typename LoaderB::Held held_b;
+  // Steps whose elements are on their way to registers, or wait there until they are put.
+  constexpr int held_steps = held_steps_of<Config>();
+  typename LoaderA::Held held_a[held_steps];
+  typename LoaderB::Held held_b[held_steps];
   constexpr bool copies = LoaderA::copied || LoaderB::copied;
   unsigned filled = shared, current = shared;  // stages
+  // Begins to bring what a stage will hold in `ahead` steps: what passes through registers sooner.
+  const auto start = [&]<class L>(const L& loader, Index ahead, unsigned panel,
+                                  typename L::Held& held) {
+    const Index step = L::copied ? ahead : ahead + (held_steps - 1);
+    if (step < T::steps && (held_steps == 1 || step >= 0)) loader.start(args, step, panel, held);
+  };
   const auto following = [&](unsigned stage) {
     return stage == shared + (stages - 1) * stage_bytes ? shared : stage + stage_bytes;
   };
-  // The first steps are loaded by the same code as the others: the bodies are compiled once.
+  // The first steps are loaded by the same code as the others: the bodies are compiled once for
+  // each step that registers hold.
 #pragma unroll 1
-  for (Index step = 1 - stages; step < T::steps; ++step) {
-    const Index ahead = step + stages - 1;
-    if (ahead < T::steps) {
-      a.start(args, ahead, filled, held_a);
-      b.start(args, ahead, filled + LayoutA::bytes, held_b);
-    }
-    if constexpr (copies) warp_matrix::commit();
-    if (step >= 0) {
+  for (Index first = 2 - stages - held_steps; first < T::steps; first += held_steps)
 #pragma unroll
-      for (int slice = 0; slice < T::slices - 1; ++slice) {
-        read(fragments[(slice + 1) % 2], current, slice + 1);
-        multiply(fragments[slice % 2]);
+    for (int turn = 0; turn < held_steps; ++turn) {
+      const Index step = first + turn, ahead = step + stages - 1;
+      if (held_steps > 1 && step >= T::steps) break;
+      start(a, ahead, filled, held_a[turn]);
+      start(b, ahead, filled + LayoutA::bytes, held_b[turn]);
+      if (held_steps > 1 && ahead < 0) continue;
+      if constexpr (copies) warp_matrix::commit();
+      if (step >= 0) {
+#pragma unroll
+        for (int slice = 0; slice < T::slices - 1; ++slice) {
+          read(fragments[(slice + 1) % 2], current, slice + 1);
+          multiply(fragments[slice % 2]);
+        }
+        current = following(current);
       }
-      current = following(current);
+      if (ahead < T::steps) {
+        a.end(args, ahead, filled, held_a[(turn + 1) % held_steps]);
+        b.end(args, ahead, filled + LayoutA::bytes, held_b[(turn + 1) % held_steps]);
+      }
+      filled = following(filled);
+      // Behind the barrier the next step has come, and nobody reads this one's stage any more.
+      if constexpr (copies) warp_matrix::wait<stages - 2>();
+      __syncthreads();
+      if (step >= -1 && step + 1 < T::steps) read(fragments[0], current, 0);
+      if (step >= 0) multiply(fragments[1]);
+      if constexpr (Config::promote_every > 0)
+        if (step >= 0 && (step + 1) % Config::promote_every == 0) sums.promote();
     }
-    if (ahead < T::steps) {
-      a.end(args, ahead, filled, held_a);
-      b.end(args, ahead, filled + LayoutA::bytes, held_b);
-    }
-    filled = following(filled);
-    // Behind the barrier the next step has come, and nobody reads this one's stage any more.
-    if constexpr (copies) warp_matrix::wait<stages - 2>();
-    __syncthreads();
-    if (step >= -1 && step + 1 < T::steps) read(fragments[0], current, 0);
-    if (step >= 0) multiply(fragments[1]);
-    if constexpr (Config::promote_every > 0)
-      if (step >= 0 && (step + 1) % Config::promote_every == 0) sums.promote();
-  }
   sums.promote();
 }
 

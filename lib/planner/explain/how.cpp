@@ -114,6 +114,8 @@ std::string how_mma(Config& get, const PlanKernel&, std::string_view gpu) {
              get.some("cuda_cores") ? "CUDA cores, as nothing may be rounded" : "tensor cores",
              get("warps_m"), get("warps_n"), get("stages"), get("tile_k")) +
          moved("A", get("a_copied"), get("a_width")) + moved("B", get("b_copied"), get("b_width")) +
+         (get.some("held_steps") ? fmt::format("; registers hold {} steps", get("held_steps"))
+                                 : "") +
          (get("promote_every") > 0 ? fmt::format("; sums move to 32-bit integers every {} terms",
                                                  get("promote_every") * get("tile_k"))
                                    : "") +

@@ -30,6 +30,7 @@ struct MmaTile {
   int warps_m = 2, warps_n = 2;
   int line = 64;  // bytes of k in a stage
   int stages = 4;
+  int held_steps = 1;  // of what passes through registers, fetched so many steps before it is put
 };
 
 struct MmaConfig : Launch {

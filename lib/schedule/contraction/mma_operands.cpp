@@ -180,11 +180,13 @@ MmaOperand choose_operand(const KernelSpec& given, const Body& body, DataType nu
 OperandWeight weigh(const KernelSpec& spec, const Body& body, const MmaOperand& o) {
   OperandWeight weight;
   if (o.copied) return weight;
-  auto& [held, code] = weight;
+  auto& [held, code, narrow] = weight;
   for (const PortPack& p : o.packing.ports) {
-    const double bytes =
-        info(spec.ports[static_cast<std::size_t>(&p - o.packing.ports.data())].type).bytes;
+    const KernelPort& port = spec.ports[static_cast<std::size_t>(&p - o.packing.ports.data())];
+    const double bytes = info(port.type).bytes;
     if (p.kind == PortPack::Kind::apart) continue;
+    narrow |= p.kind == PortPack::Kind::pack && bytes == 1 && p.aligned == o.packing.width &&
+              o.packing.width == 8 && port.access.windows.empty() && port.access.via.empty();
     if (o.packing.width == 1)  // each has an address of its own
       held += std::max(1.0, bytes / 4), code += 15;
     else if (p.kind == PortPack::Kind::pack)

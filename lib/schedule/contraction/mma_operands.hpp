@@ -21,6 +21,7 @@ MmaOperand choose_operand(const KernelSpec& spec, const Body& body, DataType num
 // hold it until it is used, and instructions to load and to compute it. Copied ones take none.
 struct OperandWeight {
   double held = 0, code = 0;
+  bool narrow = false;  // computed from elements of a byte that come in whole packs
 };
 OperandWeight weigh(const KernelSpec& spec, const Body& body, const MmaOperand& o);
 

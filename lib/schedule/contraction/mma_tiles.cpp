@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace sinter {
 namespace {
@@ -26,6 +27,37 @@ constexpr MmaTile kTiles[] = {{128, 256, 2, 4},
                               {64, 128, 2, 4},
                               {128, 64, 4, 2},
                               {64, 64, 4, 2}};
+// Whether the work is to bring numbers of 8 bits, which pass through registers, past few rows or
+// columns of what is copied.
+bool streams(const MmaWork& w) {
+  constexpr int kFewRows = 64;
+  const bool past_rows = w.rows <= w.columns;
+  return std::min(w.rows, w.columns) <= kFewRows && (past_rows ? w.b : w.a).narrow &&
+         (past_rows ? w.a : w.b).held == 0 && w.bytes == 2 && w.groups == 0;
+}
+// It is bound by the bytes that are under way, so that registers hold several steps. Each of them
+// is the loop's code once more, to be compiled. (R x 4096 x 14336 on an H200, us, all in 8 parts.
+// 16 rows, one step, two, four: i8 with a scale a column 52.4, 35.9, 31.3, with one for 32 along k
+// 62.4, 46.4, 32.0; two of 16 x 128 57.6 and 69.5. 32 rows, one and four: 50.8 and 36.5, 49.7 and
+// 41.2. 64 rows, one and two: 51.7 and 43.1, 49.0 and 47.7; four of 64 x 64 55.5 and 72.6.)
+MmaTile streaming_tile(const MmaWork& w) {
+  constexpr double kMostStreamed = 96;  // registers
+  constexpr int kLeastTurns = 2;
+  const double short_side = std::min(w.rows, w.columns);
+  MmaTile t = short_side <= 16   ? MmaTile{16, 64, 1, 4}
+              : short_side <= 32 ? MmaTile{32, 64, 2, 2}
+                                 : MmaTile{64, 128, 2, 4};
+  const int most_steps = short_side <= 32 ? 4 : 2;
+  if (w.rows > w.columns) std::swap(t.m, t.n), std::swap(t.warps_m, t.warps_n);
+  t.line = 128;
+  t.stages = 3;
+  for (t.held_steps = most_steps; t.held_steps > 1; --t.held_steps)
+    if (held_registers(w, t) <= kMostStreamed &&
+        t.held_steps * code_size(w, t) <= kMostOperandCode[1] &&
+        w.depth * w.bytes / t.line >= kLeastTurns * t.held_steps)
+      break;
+  return t;
+}
 bool waits(const MmaWork& w) { return w.a.held + w.b.held > 0; }
 int stage_bytes(const MmaTile& t) { return (t.m + t.n) * t.line; }
 // Blocks that an SM holds, by shared memory and registers. kShared was fitted with the
@@ -33,7 +65,8 @@ int stage_bytes(const MmaTile& t) { return (t.m + t.n) * t.line; }
 int blocks_of(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   constexpr int kShared = 160 << 10;
   const int warps = t.warps_m * t.warps_n;
-  const int each = held_sums(w, t) + 96 + static_cast<int>(held_registers(w, t));
+  const int each =
+      held_sums(w, t) + (streams(w) ? 64 : 96) + static_cast<int>(held_registers(w, t));
   const int registers = std::min(255, each) * warps * 32;
   const int blocks = std::max(device.registers_per_sm / registers, least_blocks(w, t));
   return std::clamp(std::min(kShared / shared_bytes(t), blocks), 1, 8);
@@ -52,7 +85,7 @@ double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   // Few warps do not keep an SM busy.
   const double busy = std::min(1.0, 0.25 + 0.1 * warps * beside);
   constexpr double kLatency = 1500, kWait = 1000;  // until the first step has come, and others
-  // Registers hold one step, so that each waits for memory, but for what other blocks do meanwhile.
+  // Each step waits for memory, but for what other blocks do meanwhile.
   const double compute = (t.m * w.a.code + t.n * w.b.code) / 100;
   const double wait = waits(w) ? (kWait * w.bytes / t.line + compute) / beside : 0;
   const double steps = w.depth * std::max(std::max({multiply, read, move}) / busy + compute, wait);
@@ -60,6 +93,12 @@ double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   // 18.3 us where 7.5 were estimated, of 128 x 32 x 77 6.3 where 5.1 were.
   constexpr double kOneByOne = 0.7;
   const double epilogue = t.m * t.n * ((4.0 + w.extra_bytes) / 64 + (w.one_by_one ? kOneByOne : 0));
+  if (streams(w)) {  // one wait for all the steps that registers hold, and none computed meanwhile
+    constexpr double kTurn = 1250, kElement = 0.05, kProduct = 0.0004;
+    const double turn = kTurn * w.bytes / t.line / t.held_steps / beside,
+                 element = kElement * std::max(t.m, t.n) + kProduct * t.m * t.n;
+    return each * (w.depth * (turn + element) + epilogue) + kLatency;
+  }
   return each * (steps + epilogue) + std::ceil(each / beside) * kLatency;
 }
 
@@ -88,7 +127,8 @@ std::optional<MmaTile> choose_tile(const MmaWork& w, double most_code, const Dev
 }  // namespace
 
 double held_registers(const MmaWork& w, const MmaTile& t) {
-  return (t.m * w.a.held + t.n * w.b.held) * t.line / w.bytes / (32 * t.warps_m * t.warps_n);
+  return (t.m * w.a.held + t.n * w.b.held) * t.held_steps * t.line / w.bytes /
+         (32 * t.warps_m * t.warps_n);
 }
 
 int held_sums(const MmaWork& w, const MmaTile& t) {
@@ -128,6 +168,7 @@ int least_blocks(const MmaWork& w, const MmaTile& t) {
 }
 
 std::optional<MmaTile> choose_tile(const MmaWork& w, const DeviceModel& device) {
+  if (streams(w)) return streaming_tile(w);
   for (double limit : kMostOperandCode)
     if (const auto tile = choose_tile(w, limit, device)) return tile;
   return {};
