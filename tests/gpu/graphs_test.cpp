@@ -90,8 +90,15 @@ TEST_CASE("corpus graphs, normal numbers: fused, one kernel a node, reloaded", "
   check("corpus, normal", corpus_of_device(), {.unfused = 1, .repeatable = true, .reloaded = true});
 }
 
+// The emulator, which has run each graph's kernels with normal numbers, takes every third one
+// again: what differs are the sums' bounds, which the plan interpreter tries with all of them.
 TEST_CASE("corpus graphs, all-positive numbers", "[corpus]") {
-  check("corpus, uniform", corpus_of_device(), {.fill = Fill::uniform});
+  std::vector<GraphSource> graphs = corpus_of_device();
+  if (emulated()) {
+    std::size_t at = 0;
+    std::erase_if(graphs, [&](const GraphSource&) { return at++ % 3 != 0; });
+  }
+  check("corpus, uniform", graphs, {.fill = Fill::uniform});
 }
 
 // With SINTER_REARRANGE=on small convolutions, too, get other operands: channels last, joined
