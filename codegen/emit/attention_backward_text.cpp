@@ -16,18 +16,25 @@ namespace {
 
 using A = AttentionBackwardSpec;
 
+// float element(args, c) of an operand, whose heads are shared by `group` of the others.
+void print_element_of(TextWriter& out, const KernelSpec& spec, const KernelNames& names, int port,
+                      std::int64_t group) {
+  const auto p = static_cast<std::size_t>(port);
+  out.open("SINTER_DEVICE static float element(const Args& args, Coord c) {{");
+  if (group > 1) out.line("c.at[{}] /= {};", static_cast<int>(A::head), group);
+  out.line("return sinter::load<Config::{}, float>(args.{}, c);", names.access[p], names.port[p]);
+  out.close("}");
+}
+
 // A line of a tensor, for copies or stores by threads. `multiplied`: the type in which its elements
 // are.
-void print_lines(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                 std::string_view struct_name, int port, std::int64_t group,
-                 DataType multiplied = DataType::none) {
-  out.open("struct {} {{", struct_name);
+void print_lines(TextWriter& out, const KernelSpec& spec, const KernelNames& names, int port,
+                 std::int64_t group, DataType multiplied = DataType::none) {
   const std::string_view type = storage_type(spec.ports[static_cast<std::size_t>(port)].type);
   out.line("using Number = {};", multiplied == DataType::f32    ? "sinter::attention::SplitF32"
                                  : multiplied == DataType::tf32 ? "sinter::tf32"
                                                                 : type);
   print_line(out, {spec, names, "Config", "Coord"}, port, group);
-  out.close("};");
 }
 
 // A gradient of keys: see attention_backward_results.cuh. What TMA stores, threads store, too, of
@@ -41,7 +48,9 @@ void print_key_gradient(TextWriter& out, const KernelSpec& spec, const KeyGradie
     case KeyGradient::By::nothing:
       return out.line("using {} = sinter::attention::NotWanted;", struct_name);
     case KeyGradient::By::lines:
-      return print_lines(out, spec, names, struct_name, port, a.group);
+      out.open("struct {} {{", struct_name);
+      print_lines(out, spec, names, port, a.group);
+      return out.close("};");
     case KeyGradient::By::boxes:
       out.open("struct {} {{", struct_name);
       print_box_store(out, gradient.box, map, "store", "store_box", {A::head, a.group});
@@ -151,20 +160,22 @@ void print_backward_products(TextWriter& out, const AttentionBackwardConfig& e,
 void print_attention_backward(TextWriter& out, const KernelSpec& spec,
                               const AttentionBackwardConfig& e, const KernelNames& names) {
   const A& a = spec.attention_backward();
-  const auto lines = [&](std::string_view struct_name, int port, std::int64_t group) {
-    print_lines(out, spec, names, struct_name, port, group, a.q.type);
+  const auto operand = [&](std::string_view struct_name, const BoxedOperand& o,
+                           std::string_view map, std::int64_t group) {
+    out.open("struct {} {{", struct_name);
+    if (e.by_warps) {
+      print_lines(out, spec, names, o.port, group, a.q.type);
+    } else {
+      out.line("using Number = sinter::{};", name(o.map.type));
+      print_box_load(out, o, map, "Coord", {A::head, group});
+    }
+    print_element_of(out, spec, names, o.port, group);
+    out.close("};");
   };
-  if (e.by_warps) {
-    lines("OperandQ", e.q.port, 1);
-    lines("OperandK", e.k.port, a.group);
-    lines("OperandV", e.v.port, a.group);
-    lines("OperandDO", e.d_o.port, 1);
-  } else {
-    print_boxed_operand(out, e.q, "OperandQ", "map_q");
-    print_boxed_operand(out, e.k, "OperandK", "map_k", "Coord", {A::head, a.group});
-    print_boxed_operand(out, e.v, "OperandV", "map_v", "Coord", {A::head, a.group});
-    print_boxed_operand(out, e.d_o, "OperandDO", "map_do");
-  }
+  operand("OperandQ", e.q, "map_q", 1);
+  operand("OperandK", e.k, "map_k", a.group);
+  operand("OperandV", e.v, "map_v", a.group);
+  operand("OperandDO", e.d_o, "map_do", 1);
   print_bounds(out, a.band, a.sequences, a.length_q, a.length_kv, spec, names, "Config",
                {spec.extent[A::m], spec.extent[A::n]});
   print_blocks(out, spec, names);
@@ -221,7 +232,9 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   if (a.sums < 0) {
     out.line("using SumsDQ = sinter::attention::NotWanted;");
   } else if (e.by_warps) {
-    lines("SumsDQ", a.sums, 1);
+    out.open("struct SumsDQ {{");
+    print_lines(out, spec, names, a.sums, 1, a.q.type);
+    out.close("};");
   } else {
     out.open("struct SumsDQ {{");
     print_box_store(out, *e.sums, "map_dq", "add", "add_box");

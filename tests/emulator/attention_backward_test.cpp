@@ -50,7 +50,7 @@ unsigned shared_bytes(const Attention& a) {
   return static_cast<unsigned>(lines * (up(a.depth, 64) + up(a.depth_v, 64)) +
                                2 * 2 * tile_q * kTileK + kConsumers * columns_of_dq * 64 * 4 +
                                2 * kStages * (tile_q * 4 + 16) + 16 + (a.blocks ? kStages * 8 : 0) +
-                               1023);
+                               48 + 1023);
 }
 
 std::string text_of(const Attention& a) {

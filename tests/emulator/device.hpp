@@ -168,6 +168,7 @@ void meet(int number) {
   machine->named_barrier(static_cast<unsigned>(number), threads, true);
 }
 inline constexpr bool kernels_overlap = false, has_clusters = __CUDA_ARCH__ >= 900;
+inline int thread() { return static_cast<int>(threadIdx.x); }
 inline void grid_dependency_wait() {}
 inline void end_behind_kernel_before() {}
 inline int cluster_rank() { return static_cast<int>(machine->rank); }

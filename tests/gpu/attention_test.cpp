@@ -312,3 +312,74 @@ TEST_CASE("gradients of rows that are masked by large numbers", "[attention]") {
     CHECK(wrong == 0);
   }
 }
+
+// What is not finite at pairs that do not see each other counts for nothing: rows of Q and dO that
+// see the first keys alone, and the last keys, which the last rows alone see. The results are the
+// reference's, NaN for those alone that such a pair reaches.
+TEST_CASE("gradients beside numbers that are not finite", "[attention]") {
+  struct Unseen {
+    std::int64_t d;
+    DataType io = bf16;
+    std::int64_t hk = 2;
+    bool left = false, padding = false;
+    double softcap = 0;
+    std::string wanted = "qkv";
+    DataType of_gradients = DataType::none;
+    std::int64_t sq = 150, skv = 150;
+  };
+  const Unseen cases[] = {{.d = 64},
+                          {.d = 128, .io = f16},
+                          {.d = 96, .left = true},
+                          {.d = 64, .hk = 1, .softcap = 5},
+                          {.d = 192, .hk = 1},
+                          {.d = 256, .io = f16, .left = true},
+                          {.d = 136, .of_gradients = f32},
+                          {.d = 64, .padding = true},
+                          {.d = 128, .wanted = "v"},
+                          {.d = 64, .wanted = "k", .of_gradients = f32},
+                          {.d = 128, .hk = 1, .sq = 1100, .skv = 70},  // parts of the queries
+                          {.d = 32, .io = f32},
+                          {.d = 64, .io = f32, .softcap = 5}};
+  constexpr std::int64_t h = 2;
+  const double infinity = std::numeric_limits<double>::infinity(),
+               nan = std::numeric_limits<double>::quiet_NaN();
+  for (const Unseen& u : cases)
+    for (const char* where : {"q", "d_o", "k"}) {
+      INFO(where << " d " << u.d << " " << name(u.io) << " " << u.wanted << " " << u.sq);
+      auto g = Shared<Graph>::make(GraphOptions{.name = "unseen", .io = u.io, .intermediate = f32});
+      const auto tensor = [&](const char* name, std::int64_t heads, std::int64_t rows,
+                              std::int64_t width, DataType type) {
+        return g->tensor({.name = name, .dim = {1, heads, rows, width}, .data_type = type});
+      };
+      SdpaAttributes a{.attn_scale = kScale, .causal_mask = true, .softcap = u.softcap};
+      if (u.left) a.left_bound = 40;
+      SdpaInputs in;
+      a.padding_mask = u.padding;
+      if (u.padding) {
+        in.seq_len_q = g->tensor({.name = "length_q", .dim = {1, 1, 1, 1}, .data_type = i32});
+        in.seq_len_kv = g->tensor({.name = "length_kv", .dim = {1, 1, 1, 1}, .data_type = i32});
+      }
+      const auto r =
+          sdpa_backward(tensor("q", h, u.sq, u.d, u.io), tensor("k", u.hk, u.skv, u.d, u.io),
+                        tensor("v", u.hk, u.skv, u.d, u.io), tensor("o", h, u.sq, u.d, u.io),
+                        tensor("d_o", h, u.sq, u.d, u.io), tensor("stats", h, u.sq, 1, f32), a, in);
+      if (u.wanted.find('q') != u.wanted.npos) g->output(r.dq, "dq");
+      if (u.wanted.find('k') != u.wanted.npos) g->output(r.dk, "dk", {.data_type = u.of_gradients});
+      if (u.wanted.find('v') != u.wanted.npos) g->output(r.dv, "dv", {.data_type = u.of_gradients});
+      GraphCase c(*g, Fill::normal, 5);
+      const auto t = c.lowered().find(where);
+      if (!t) continue;  // dV alone reads no Q
+      const std::int64_t rows = where[0] == 'k' ? u.skv : u.sq,
+                         row = where[0] == 'k' ? rows - 3 : 2;
+      const auto put = [&](std::int64_t row, std::int64_t element, double x) {
+        store_element(c.lowered().type(*t), c.memory().at(*t), row * u.d + element, x);
+      };
+      put(row, 0, infinity), put(row, u.d - 1, nan);
+      for (std::int64_t e = 0; e < u.d; ++e) put(row + 1, e, nan);
+      if (u.hk == h || where[0] != 'k') put(rows + row, 3, nan);  // the other head's
+      REQUIRE(run_case(*g, c) == "");
+      const Comparison judged = c.judge();
+      INFO(judged.first_wrong);
+      CHECK(judged.ok());
+    }
+}

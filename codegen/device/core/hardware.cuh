@@ -88,6 +88,12 @@ inline constexpr bool kernels_overlap = true;
 #else
 inline constexpr bool kernels_overlap = false;
 #endif
+// threadIdx.x, read again where it is asked for rather than held in a register from before.
+SINTER_DEVICE int thread() {
+  int number;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+  return number;
+}
 // Waits for the end of the kernel before, whose writes are visible from then on, and lets the next
 // one start as early. Every thread calls it before it reads or writes memory. In the other order a
 // row of small kernels all start at once and hinder each other while they wait (2.3 instead of

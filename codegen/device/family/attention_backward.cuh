@@ -65,6 +65,7 @@
 // Score::scale.
 #pragma once
 #include "sinter/device/family/attention_backward_products.cuh"
+#include "sinter/device/family/attention_backward_recompute.cuh"
 #include "sinter/device/family/attention_backward_stages.cuh"
 
 namespace sinter::attention {
@@ -80,7 +81,7 @@ class BackwardConsumer {
   using Pairs = PairsOfTile<false, S, Sums>;
   const Args& args_;
   const QueryBand<S, Bounds>& band_;
-  const BackwardStages<S, Bounds> stages_;
+  const BackwardStages<S, Bounds, Score> stages_;
   typename S::Coord c_;
   unsigned char* const pointer_;
   const unsigned shared_;
@@ -108,12 +109,13 @@ class BackwardConsumer {
 
   // The gradients of a tile of keys, stored at `place`.
   template <class SumsDQ, class ResultDK, class ResultDV>
-  SINTER_DEVICE void run(const typename S::Coord& place) const {
+  SINTER_DEVICE NanRows run(const typename S::Coord& place) const {
     using TileK = typename S::TileK;
     using TileV = typename S::TileV;
     typename S::DK::Sums dk;
     typename S::DV::Sums dv;
     dk.clear(), dv.clear();
+    NanRows nan;
     if (band_.count() == 0) {  // no query sees one of them
       stages_.template clear_lines<TileK>(shared_ + S::k, 0, S::tile_k);
       stages_.template clear_lines<TileV>(shared_ + S::v, 0, S::tile_k);
@@ -123,6 +125,10 @@ class BackwardConsumer {
       sum<Wanted>();
       if constexpr (Wanted::dk) typename Products::DK{}.get(dk);
       if constexpr (Wanted::dv) typename Products::DV{}.get(dv);
+      if constexpr (hides_pairs<Bounds, Score>) {
+        nan.add(dk), nan.add(dv);
+        if (nan.any()) again_of<S>(pointer_).sums[consumer_] = 1;
+      }
       put<ResultDV, TileV>(dv, shared_ + S::v);
       store<ResultDV, TileV, S::depth_v>(shared_ + S::v);
       dk.each([](int, float& x) { x *= Score::scale; });
@@ -132,6 +138,32 @@ class BackwardConsumer {
     store<ResultDK, TileK, S::depth>(shared_ + S::k);
     store_elements<ResultDV, 5, S::depth_v>(dv, place);
     store_elements<ResultDK, 4, S::depth>(dk, place);
+    if (threadIdx.x % 128 == 0) hopper::wait_for_stores<0>();
+    return nan;
+  }
+
+  // What came out NaN, once more.
+  template <class SumsDQ, class ResultDK, class ResultDV, class Operands>
+  SINTER_DEVICE void recompute(const NanRows& nan, const typename S::Coord& place) const {
+    using Wanted = Gradients<BiasGradient, SumsDQ, ResultDK, ResultDV>;
+    constexpr bool in_tiles = by_lines<ResultDK> || by_lines<ResultDV>;
+    stages_.template begin_again<in_tiles>();
+    const auto element = [](int j) { return lane() + 32 * j; };
+    constexpr int elements = S::depth > S::depth_v ? S::depth : S::depth_v;
+    recompute_keys<S, Wanted, Operands, Score, Weight, (elements + 31) / 32>(
+        args_, c_, band_, key_ + warp() * 16, 16, nan, element, element,
+        [&](int key, int e, float x) {
+          put_again<ResultDK, typename S::TileK, 4>(args_, place, shared_ + S::k, band_.from, key,
+                                                    e, x);
+        },
+        [&](int key, int e, float x) {
+          put_again<ResultDV, typename S::TileV, 5>(args_, place, shared_ + S::v, band_.from, key,
+                                                    e, x);
+        });
+    if constexpr (!in_tiles) return;
+    stages_.end_again();
+    store<ResultDV, typename S::TileV, S::depth_v>(shared_ + S::v);
+    store<ResultDK, typename S::TileK, S::depth>(shared_ + S::k);
     if (threadIdx.x % 128 == 0) hopper::wait_for_stores<0>();
   }
 
@@ -296,7 +328,7 @@ class BackwardConsumer {
         if constexpr (Wanted::dk) multiply_.add_dk(ds, state.stage);
         wgmma::wait<Wanted::dk ? 1 : 0>();
         typename Products::DQ{}.template get<0, S::columns_of_dq / 8>(dq.at);
-        stages_.add_dq(dq);
+        stages_.add_dq(dq, S::ds + (i & 1) * S::TileDS::bytes, S::column_of_dq(consumer_, 0));
       }
       if constexpr (S::takes_boxes) {
         typename S::PipeBoxes{shared_ + S::pipe_boxes}.release(boxes);
@@ -377,7 +409,7 @@ SINTER_DEVICE void run_backward(const Args& args) {
   using S = BackwardShape<Config, Bounds, Q, K, V, DO, Score>;
   BackwardProducts<S>::declare();
   run_tile_of_keys<Config, S, BackwardConsumer<S, Bounds, Score, Weight, BiasGradient, Args>,
-                   Bounds, Q, K, V, DO, Rows, SumsDQ, ResultDK, ResultDV>(args);
+                   Bounds, Q, K, V, DO, Score, Rows, SumsDQ, ResultDK, ResultDV>(args);
 }
 
 }  // namespace sinter::attention

@@ -12,7 +12,7 @@
 //
 //   struct Config     tile_q, tile_k in place of stages and registers
 //   OperandQ, OperandK, OperandV, OperandDO
-//                     Number, line(args, c): see attention_forward_mma.cuh
+//                     Number, line(args, c): see attention_forward_mma.cuh; element(args, c)
 //   struct SumsDQ     float* line(args, c), of a query
 //   struct ResultDK, ResultDV   Number* line(args, c), of a key: at multiples of 4 bytes
 //
@@ -22,8 +22,7 @@
 #pragma once
 #include "sinter/device/engine/shared_memory.cuh"
 #include "sinter/device/family/attention_backward_order.cuh"
-#include "sinter/device/family/attention_backward_results.cuh"
-#include "sinter/device/family/attention_backward_weights.cuh"
+#include "sinter/device/family/attention_backward_recompute.cuh"
 #include "sinter/device/family/attention_factors.cuh"
 
 namespace sinter::attention {
@@ -41,6 +40,7 @@ struct BackwardWarpsShape : BackwardTiles<Config, Q, Config::tile_k> {
   using TileK = LinesOf<Number, tile_k, 16 * steps>;
   using TileV = LinesOf<Number, tile_k, 16 * steps_v>;
   using TileDS = LinesOf<Number, tile_k, tile_q>;
+  static SINTER_DEVICE int place_of_ds(int query, int key) { return TileDS::place(key, query); }
   using Scores = Accumulator<float, tile_q>;
   using DK = Accumulator<float, 16 * steps>;
   using DV = Accumulator<float, 16 * steps_v>;
@@ -181,6 +181,17 @@ SINTER_DEVICE void store_keys(const Args& args, typename S::Coord c, int key,
           line[e] = Number{static_cast<unsigned short>(two & 0xffffu)};
       }
     }
+  }
+}
+
+// One element of it.
+template <class Result, class Number, int along, class Args, class Coord>
+SINTER_DEVICE void store_key(const Args& args, Coord c, int key, int element, float x) {
+  if constexpr (by_elements<Result>) {
+    put_element<Result, along>(args, c, key, element, x);
+  } else if constexpr (by_lines<Result>) {
+    c.at[3] = key;
+    Result::line(args, c)[element] = Number::encode(x);
   }
 }
 
@@ -348,6 +359,17 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
               multiply<Number>(dq.at, a, b, 0);
               multiply<Number>(dq.at + 4, a, b, 2);
             }
+            if constexpr (hides_pairs<Bounds, Score>) {
+              // Zeros of pairs that do not see each other, times what K has.
+              bool found = false;
+              dq.each([&](int, float x) { found = found || is_nan(x); });
+              if (found)
+                dq.each([&](int i, float& x) {
+                  if (is_nan(x))
+                    x = dq_element<S>(memory.pointer, S::ds, 0,
+                                      block * 16 + lane / 4 + i / 2 % 2 * 8, e * 16 + dq.column(i));
+                });
+            }
             dq.each([&](int i, float& x) {
               const int column = e * 16 + dq.column(i);
               float* const line = to[i / 2 % 2];
@@ -369,6 +391,19 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
   const auto place = place_of_part<S>(c, tile.part);
   store_keys<ResultDV, Number, 5, S::depth_v, S>(args, place, key, dv, 1.0f);
   store_keys<ResultDK, Number, 4, S::depth, S>(args, place, key, dk, Score::scale);
+  if constexpr (hides_pairs<Bounds, Score>) {
+    NanRows nan;
+    nan.add(dk), nan.add(dv);
+    if (!nan.any()) return;
+    __syncwarp();  // other lanes have stored the elements
+    const auto element = [&](int j) { return lane + 32 * j; };
+    constexpr int elements = S::depth > S::depth_v ? S::depth : S::depth_v;
+    recompute_keys<S, Wanted, BackwardOperands<Q, K, V, DO, Rows>, Score, Weight,
+                   (elements + 31) / 32>(
+        args, c, band, tile.from + warp * 16, 16, nan, element, element,
+        [&](int n, int i, float x) { store_key<ResultDK, Number, 4>(args, place, n, i, x); },
+        [&](int n, int i, float x) { store_key<ResultDV, Number, 5>(args, place, n, i, x); });
+  }
 }
 
 }  // namespace sinter::attention

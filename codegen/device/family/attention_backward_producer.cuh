@@ -2,6 +2,7 @@
 // belongs to single rows, and one for each consumer adds its part of dQ to the sums in memory.
 #pragma once
 #include "sinter/device/family/attention_backward_order.cuh"
+#include "sinter/device/family/attention_backward_recompute.cuh"
 #include "sinter/device/family/attention_backward_shape.cuh"
 
 namespace sinter::attention {
@@ -167,12 +168,25 @@ SINTER_DEVICE void clear_rows(unsigned dq, int rows) {
 }
 
 // A warp for each consumer.
-template <class S, class SumsDQ, int consumer, class Args, class Band>
-SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const Band& band,
-                          unsigned shared) {
+template <class S, class SumsDQ, class Score, int consumer, class Args, class Bounds>
+SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const QueryBand<S, Bounds>& band,
+                          unsigned char* pointer, unsigned shared) {
   QueryTile<S> at = QueryTile<S>::first(band);
   const int count = band.count(), lane = static_cast<int>(threadIdx.x) % 32;
   const unsigned from = shared + S::dq + consumer * S::bytes_of_dq;
+  if constexpr (hides_pairs<Bounds, Score>) {
+    // The consumer reads it behind the first turn at the barrier.
+    bool finite = true;
+    if (count > 0) {
+      hopper::wait(shared + S::full_k, 0);
+#pragma unroll
+      for (int add = 0; add < S::adds_of_dq(consumer); ++add)
+        finite =
+            is_finite<S>(band, pointer + S::k, S::column_of_dq(consumer, add), S::columns_of_dq) &&
+            finite;
+    }
+    if (lane == 0) again_of<S>(pointer).keys[consumer] = !finite;
+  }
 #pragma unroll 1
   for (int i = 0; i < count; ++i, at.advance(band)) {
     c.at[1] = at.head;

@@ -8,6 +8,21 @@
 
 namespace sinter::attention {
 
+// What computes gradients once more that are NaN (attention_backward_recompute.cuh) finds in shared
+// memory: whether that is so of each consumer's sums of dK or dV; whether the K that its dQ is made
+// of has infinite or NaN elements; and which tile of keys it is, so that no register holds this
+// through the walk.
+struct Again {
+  int sums[2], keys[2];
+  TileOfKeys tile;
+  static constexpr int bytes = 48;
+};
+static_assert(sizeof(Again) <= Again::bytes);
+template <class S>
+SINTER_DEVICE volatile Again& again_of(unsigned char* shared) {
+  return *reinterpret_cast<volatile Again*>(shared + S::again);
+}
+
 // Tiles that TMA loads: one warpgroup produces, the others consume.
 template <class Config, class Q, int tile_k, int sequences>
 struct LoadedBackwardTiles : BackwardTiles<Config, Q, tile_k, sequences> {
@@ -29,6 +44,7 @@ struct LoadedBackwardTiles : BackwardTiles<Config, Q, tile_k, sequences> {
   using TileK = ByHead<tile_k, panels>;
   using TileV = ByHead<tile_k, panels_v>;
   using TileDS = SharedTile<Number, Major::mn, tile_q, tile_k>;  // a line of queries for each key
+  static SINTER_DEVICE int place_of_ds(int query, int key) { return TileDS::place(query, key); }
   using TileKByLine = ByLine<tile_k, panels>;
   using Numbers = Types<Number, Number, float>;
 };
@@ -102,7 +118,8 @@ struct BackwardShape
                        pipe_q = delta + stages * tile_q * 4, pipe_do = pipe_q + PipeQ::bytes,
                        full_k = pipe_do + PipeDO::bytes, full_v = full_k + 8, walked = full_v + 8,
                        pipe_boxes = walked + (Bounds::has_blocks ? stages * 8 : 0),
-                       end = pipe_boxes + (takes_boxes ? PipeBoxes::bytes : 0);
+                       again = pipe_boxes + (takes_boxes ? PipeBoxes::bytes : 0),
+                       end = again + Again::bytes;
   static constexpr int shared_bytes = end + SharedMemory::lost;
   static_assert(shared_bytes == Config::shared_bytes);
 };

@@ -1,18 +1,18 @@
 // What consumers of attention_backward.cuh and attention_backward_wide.cuh read: tiles in shared
 // memory, of which keys past a batch entry's lengths and queries that see none of the tile's keys
-// are cleared, since a weight of zero times NaN would be NaN.
+// are cleared, since a weight of zero times NaN would be NaN. What else a tile has of pairs that do
+// not see each other: attention_backward_recompute.cuh.
 #pragma once
 #include "sinter/device/family/attention_backward_producer.cuh"
-#include "sinter/device/family/attention_backward_results.cuh"
-#include "sinter/device/family/attention_backward_weights.cuh"
+#include "sinter/device/family/attention_backward_recompute.cuh"
 #include "sinter/device/family/attention_store_lines.cuh"
 
 namespace sinter::attention {
 
-template <class S, class Bounds>
+template <class S, class Bounds, class Score>
 struct BackwardStages {
   const QueryBand<S, Bounds>& band;
-  const unsigned char* const pointer;
+  unsigned char* const pointer;
   const unsigned shared;
   const int consumer;
 
@@ -51,16 +51,38 @@ struct BackwardStages {
     else
       hopper::wait_at<first + 1, threads>();
   }
-  // What is summed of dQ goes to the warp that adds it.
+  // What is summed of dQ goes to the warp that adds it. `ds`: what it was made of; `column`: the
+  // first one.
   template <int columns>
-  SINTER_DEVICE void add_dq(const Accumulator<float, columns>& dq) const {
+  SINTER_DEVICE void add_dq(const Accumulator<float, columns>& dq, int ds, int column) const {
     wait_at_mine<kEmptyDQ, 160>();
-    put_rows(dq, shared + S::dq + consumer * S::bytes_of_dq);
+    const int sums = S::dq + consumer * S::bytes_of_dq;
+    bool finite = true;
+    if constexpr (hides_pairs<Bounds, Score>) finite = again_of<S>(pointer).keys[consumer] == 0;
+    put_rows(dq, shared + sums);
+    if constexpr (hides_pairs<Bounds, Score>)
+      if (!finite) recompute_dq<S, columns>(pointer, sums, ds, S::row_of_dq(consumer), column);
     hopper::fence_async_proxy();
     if (consumer == 0)
       hopper::pass<kFullDQ, 160>();
     else
       hopper::pass<kFullDQ + 1, 160>();
+  }
+
+  // Around what changes results that have left shared memory and leave it again: the threads of a
+  // consumer.
+  template <bool in_tiles>
+  SINTER_DEVICE void begin_again() const {
+    if constexpr (in_tiles) {
+      if (threadIdx.x % 128 == 0) hopper::wait_until_stored();
+      wait_at_mine<kOneConsumer, 128>();
+    } else {
+      __syncwarp();  // other lanes have stored the elements
+    }
+  }
+  SINTER_DEVICE void end_again() const {
+    hopper::fence_async_proxy();
+    wait_at_mine<kOneConsumer, 128>();
   }
 
   // Clears lines `from` to `lines` of a tile; the others' part of them is cleared by the others.
@@ -107,10 +129,28 @@ struct BackwardStages {
   }
 };
 
+// What a consumer's sums had of NaN, once more.
+template <class S, class Consumer, class Bounds, class SumsDQ, class ResultDK, class ResultDV,
+          class Operands, class Args, class Nan>
+SINTER_DEVICE void recompute_results(const Args& args, const Nan& nan) {
+  const SharedMemory memory;
+  const int consumer = static_cast<int>(threadIdx.x) / 128 - 1;
+  const volatile Again& again = again_of<S>(memory.pointer);
+  if (again.sums[consumer] == 0) return;
+  const TileOfKeys tile{again.tile.entry, again.tile.head, again.tile.from, again.tile.part,
+                        again.tile.from_end};
+  typename S::Coord c;
+  c.at[0] = tile.entry, c.at[1] = tile.head;
+  const QueryBand<S, Bounds> band(args, c, tile.from, tile);
+  Consumer(args, band, c, memory.pointer, memory.address, consumer)
+      .template recompute<SumsDQ, ResultDK, ResultDV, Operands>(nan,
+                                                                place_of_part<S>(c, tile.part));
+}
+
 // A CTA. `Consumer`: see BackwardConsumer; its run<SumsDQ, ResultDK, ResultDV>(place) has the
 // gradients of the tile's keys and stores them at these coordinates.
 template <class Config, class S, class Consumer, class Bounds, class Q, class K, class V, class DO,
-          class Rows, class SumsDQ, class ResultDK, class ResultDV, class Args>
+          class Score, class Rows, class SumsDQ, class ResultDK, class ResultDV, class Args>
 SINTER_DEVICE void run_tile_of_keys(const Args& args) {
   const SharedMemory memory;
   const unsigned shared = memory.address;
@@ -124,6 +164,7 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
       S::Box::prefetch(args);
       typename S::PipeBoxes{shared + S::pipe_boxes}.init(1, S::consumers * 4);
     }
+    again_of<S>(memory.pointer).sums[0] = again_of<S>(memory.pointer).sums[1] = 0;
     hopper::barrier_init(shared + S::full_k, 1);
     hopper::barrier_init(shared + S::full_v, 1);
     hopper::barriers_are_ready();
@@ -145,15 +186,29 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
       produce_rows<S, Rows, typename Consumer::Shift>(args, c, band, memory.pointer, shared);
     } else if constexpr (is_wanted<SumsDQ>) {
       if (warp == 2)
-        add_dq<S, SumsDQ, 0>(args, c, band, shared);
+        add_dq<S, SumsDQ, Score, 0>(args, c, band, memory.pointer, shared);
       else
-        add_dq<S, SumsDQ, 1>(args, c, band, shared);
+        add_dq<S, SumsDQ, Score, 1>(args, c, band, memory.pointer, shared);
     }
     return;
   }
   hopper::take_registers<Config::consumer_registers>();
-  const Consumer consumer(args, band, c, memory.pointer, shared, warpgroup - 1);
-  consumer.template run<SumsDQ, ResultDK, ResultDV>(place_of_part<S>(c, tile.part));
+  using Operands = BackwardOperands<Q, K, V, DO, Rows>;
+  if constexpr (!hides_pairs<Bounds, Score>) {
+    const Consumer consumer(args, band, c, memory.pointer, shared, warpgroup - 1);
+    consumer.template run<SumsDQ, ResultDK, ResultDV>(place_of_part<S>(c, tile.part));
+  } else {
+    if (threadIdx.x == 128) {
+      volatile TileOfKeys& to = again_of<S>(memory.pointer).tile;
+      to.entry = tile.entry, to.head = tile.head, to.from = tile.from, to.part = tile.part;
+      to.from_end = tile.from_end;
+    }
+    const auto nan = [&] {
+      const Consumer consumer(args, band, c, memory.pointer, shared, warpgroup - 1);
+      return consumer.template run<SumsDQ, ResultDK, ResultDV>(place_of_part<S>(c, tile.part));
+    }();
+    recompute_results<S, Consumer, Bounds, SumsDQ, ResultDK, ResultDV, Operands>(args, nan);
+  }
 }
 
 }  // namespace sinter::attention

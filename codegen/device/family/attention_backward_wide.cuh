@@ -29,7 +29,7 @@ class WideBackwardConsumer {
   using Blocks = typename S::DK::Sums;
   const Args& args_;
   const QueryBand<S, Bounds>& band_;
-  const BackwardStages<S, Bounds> stages_;
+  const BackwardStages<S, Bounds, Score> stages_;
   typename S::Coord c_;
   unsigned char* const pointer_;
   const unsigned shared_;
@@ -54,7 +54,8 @@ class WideBackwardConsumer {
 
   // The gradients of a tile of keys, stored at `place`.
   template <class SumsDQ, class ResultDK, class ResultDV>
-  SINTER_DEVICE void run(const typename S::Coord& place) const {
+  SINTER_DEVICE NanColumns<S::tile_k> run(const typename S::Coord& place) const {
+    NanColumns<S::tile_k> nan;
     Blocks dk[S::own], dv[S::own_v];
 #pragma unroll
     for (Blocks& block : dk) block.clear();
@@ -65,6 +66,10 @@ class WideBackwardConsumer {
       stages_.template clear_lines<typename S::TileV>(shared_ + S::v, 0, S::tile_k);
     } else {
       sum<Gradients<BiasGradient, SumsDQ, ResultDK, ResultDV>>(dk, dv);
+      if constexpr (hides_pairs<Bounds, Score>) {
+        nan = NanColumns<S::tile_k>(dk, dv);
+        if (nan.any()) again_of<S>(pointer_).sums[consumer_] = 1;
+      }
       stages_.meet_all();  // nobody reads K any more
       if constexpr (by_lines<ResultDV>) put<S::panels_v>(dv, shared_ + S::v, 1);
       if constexpr (by_lines<ResultDK>) put<S::panels>(dk, shared_ + S::k, Score::scale);
@@ -73,19 +78,32 @@ class WideBackwardConsumer {
     }
     store_elements<ResultDV, 5, S::panels_v, S::depth_v>(dv, 1, place);
     store_elements<ResultDK, 4, S::panels, S::depth>(dk, Score::scale, place);
-    if constexpr (S::packed) {
-      const int lines = band_.band.columns - band_.from;
-      if (lines < S::tile_k) {
-        store_own<ResultDV, typename S::TileV, S::depth_v>(S::v, lines);
-        store_own<ResultDK, typename S::TileK, S::depth>(S::k, lines);
-        return;
-      }
-    }
-    if (threadIdx.x % 128 != 0) return;
-    store<ResultDV, typename S::TileV>(shared_ + S::v);
-    store<ResultDK, typename S::TileK>(shared_ + S::k);
-    hopper::commit_stores();
-    hopper::wait_for_stores<0>();
+    store_tiles<ResultDK, ResultDV>();
+    return nan;
+  }
+
+  // What came out NaN, once more: a warp has 16 elements of each block.
+  template <class SumsDQ, class ResultDK, class ResultDV, class Operands>
+  SINTER_DEVICE void recompute(const NanColumns<S::tile_k>& nan,
+                               const typename S::Coord& place) const {
+    using Wanted = Gradients<BiasGradient, SumsDQ, ResultDK, ResultDV>;
+    constexpr bool in_tiles = by_lines<ResultDK> || by_lines<ResultDV>;
+    stages_.template begin_again<in_tiles>();
+    constexpr int blocks = S::own > S::own_v ? S::own : S::own_v;
+    recompute_keys<S, Wanted, Operands, Score, Weight, (blocks + 1) / 2>(
+        args_, c_, band_, band_.from, S::tile_k, nan, [&](int j) { return element<S::panels>(j); },
+        [&](int j) { return element<S::panels_v>(j); },
+        [&](int key, int e, float x) {
+          put_again<ResultDK, typename S::TileK, 4>(args_, place, shared_ + S::k, band_.from, key,
+                                                    e, x);
+        },
+        [&](int key, int e, float x) {
+          put_again<ResultDV, typename S::TileV, 5>(args_, place, shared_ + S::v, band_.from, key,
+                                                    e, x);
+        });
+    if constexpr (!in_tiles) return;
+    stages_.end_again();
+    store_tiles<ResultDK, ResultDV>();
   }
 
  private:
@@ -155,14 +173,14 @@ class WideBackwardConsumer {
   // What is summed of dQ goes to the warp that adds it; the first block is being multiplied.
   SINTER_DEVICE void add_dq(typename S::DQ::Sums& dq) const {
     wgmma::wait<0>(dq);
-    if (has_block_of_dq(0)) stages_.add_dq(dq);
+    if (has_block_of_dq(0)) stages_.add_dq(dq, S::ds, S::column_of_dq(consumer_, 0));
 #pragma unroll
     for (int j = 1; j < S::own; ++j)
       if (has_block_of_dq(j)) {
         multiply_dq(dq, j);
         wgmma::commit();
         wgmma::wait<0>(dq);
-        stages_.add_dq(dq);
+        stages_.add_dq(dq, S::ds, S::column_of_dq(consumer_, j));
       }
   }
 
@@ -286,7 +304,30 @@ class WideBackwardConsumer {
         put_transposed(sums[j], tile + block<blocks>(j) * S::tile_k * 128);
       }
   }
-  // And from there to memory, by one thread.
+  // And from there to memory.
+  template <class ResultDK, class ResultDV>
+  SINTER_DEVICE void store_tiles() const {
+    if constexpr (S::packed) {
+      const int lines = band_.band.columns - band_.from;
+      if (lines < S::tile_k) {
+        store_own<ResultDV, typename S::TileV, S::depth_v>(S::v, lines);
+        store_own<ResultDK, typename S::TileK, S::depth>(S::k, lines);
+        return;
+      }
+    }
+    if (threadIdx.x % 128 != 0) return;
+    store<ResultDV, typename S::TileV>(shared_ + S::v);
+    store<ResultDK, typename S::TileK>(shared_ + S::k);
+    hopper::commit_stores();
+    hopper::wait_for_stores<0>();
+  }
+  // Of this warp's elements in the blocks of its consumer, the lane's in pair j of blocks.
+  template <int blocks>
+  SINTER_DEVICE int element(int j) const {
+    const int own = 2 * j + lane() / 16;
+    return own < S::share(blocks) ? block<blocks>(own) * 64 + warp() * 16 + lane() % 16 : 1 << 20;
+  }
+  // By one thread.
   template <class Result, class Tile>
   SINTER_DEVICE void store(unsigned tile) const {
 #pragma unroll
@@ -330,7 +371,7 @@ template <class Config, class Bounds, class Q, class K, class V, class DO, class
 SINTER_DEVICE void run_wide_backward(const Args& args) {
   using S = WideBackwardShape<Config, Bounds, Q, K, V, DO>;
   run_tile_of_keys<Config, S, WideBackwardConsumer<S, Bounds, Score, Weight, BiasGradient, Args>,
-                   Bounds, Q, K, V, DO, Rows, SumsDQ, ResultDK, ResultDV>(args);
+                   Bounds, Q, K, V, DO, Score, Rows, SumsDQ, ResultDK, ResultDV>(args);
 }
 
 }  // namespace sinter::attention

@@ -15,7 +15,7 @@ struct Config {
   static constexpr int heads_together = 16;
   static constexpr int producer_registers = 24;
   static constexpr int consumer_registers = 240;
-  static constexpr int shared_bytes = 198735;
+  static constexpr int shared_bytes = 198783;
   struct QAccess : sinter::Strided { using Stride = sinter::Dims<1048576, 131072, 128, 0, 1, 0>; };
   struct KAccess : sinter::Strided { using Stride = sinter::Dims<1048576, 131072, 0, 128, 1, 0>; };
   struct VAccess : sinter::Strided { using Stride = sinter::Dims<1048576, 131072, 0, 128, 0, 1>; };
@@ -49,6 +49,9 @@ struct OperandQ {
                                  unsigned barrier, unsigned blocks) {
     sinter::hopper::load_box(args.map_q, to, barrier, blocks, k, row, static_cast<int>(c.at[1]), static_cast<int>(c.at[0]));
   }
+  SINTER_DEVICE static float element(const Args& args, Coord c) {
+    return sinter::load<Config::QAccess, float>(args.q, c);
+  }
 };
 struct OperandK {
   using Number = sinter::bf16;
@@ -57,6 +60,9 @@ struct OperandK {
   SINTER_DEVICE static void load(const Args& args, const Coord& c, int row, int k, unsigned to,
                                  unsigned barrier, unsigned blocks) {
     sinter::hopper::load_box(args.map_k, to, barrier, blocks, k, row, static_cast<int>(c.at[1]), static_cast<int>(c.at[0]));
+  }
+  SINTER_DEVICE static float element(const Args& args, Coord c) {
+    return sinter::load<Config::KAccess, float>(args.k, c);
   }
 };
 struct OperandV {
@@ -67,6 +73,9 @@ struct OperandV {
                                  unsigned barrier, unsigned blocks) {
     sinter::hopper::load_box(args.map_v, to, barrier, blocks, k, row, static_cast<int>(c.at[1]), static_cast<int>(c.at[0]));
   }
+  SINTER_DEVICE static float element(const Args& args, Coord c) {
+    return sinter::load<Config::VAccess, float>(args.v, c);
+  }
 };
 struct OperandDO {
   using Number = sinter::bf16;
@@ -75,6 +84,9 @@ struct OperandDO {
   SINTER_DEVICE static void load(const Args& args, const Coord& c, int row, int k, unsigned to,
                                  unsigned barrier, unsigned blocks) {
     sinter::hopper::load_box(args.map_do, to, barrier, blocks, k, row, static_cast<int>(c.at[1]), static_cast<int>(c.at[0]));
+  }
+  SINTER_DEVICE static float element(const Args& args, Coord c) {
+    return sinter::load<Config::DoTAccess, float>(args.do_t, c);
   }
 };
 struct Bounds {
@@ -131,6 +143,6 @@ struct ResultDV {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_attention_backward_08a3ec4f(const __grid_constant__ Args args) {
+void sinter_attention_backward_bea75778(const __grid_constant__ Args args) {
   sinter::attention::run_backward<Config, Mask, OperandQ, OperandK, OperandV, OperandDO, Score, Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args);
 }

@@ -40,11 +40,17 @@ struct OperandQ {
   SINTER_DEVICE static const sinter::bf16* line(const Args& args, Coord c) {
     return args.q + sinter::locate<Config::QAccess>(c).offset;
   }
+  SINTER_DEVICE static float element(const Args& args, Coord c) {
+    return sinter::load<Config::QAccess, float>(args.q, c);
+  }
 };
 struct OperandK {
   using Number = sinter::bf16;
   SINTER_DEVICE static const sinter::bf16* line(const Args& args, Coord c) {
     return args.k + sinter::locate<Config::KAccess>(c).offset;
+  }
+  SINTER_DEVICE static float element(const Args& args, Coord c) {
+    return sinter::load<Config::KAccess, float>(args.k, c);
   }
 };
 struct OperandV {
@@ -52,11 +58,17 @@ struct OperandV {
   SINTER_DEVICE static const sinter::bf16* line(const Args& args, Coord c) {
     return args.v + sinter::locate<Config::VAccess>(c).offset;
   }
+  SINTER_DEVICE static float element(const Args& args, Coord c) {
+    return sinter::load<Config::VAccess, float>(args.v, c);
+  }
 };
 struct OperandDO {
   using Number = sinter::bf16;
   SINTER_DEVICE static const sinter::bf16* line(const Args& args, Coord c) {
     return args.do_t + sinter::locate<Config::DoTAccess>(c).offset;
+  }
+  SINTER_DEVICE static float element(const Args& args, Coord c) {
+    return sinter::load<Config::DoTAccess, float>(args.do_t, c);
   }
 };
 struct Bounds {
@@ -113,6 +125,6 @@ struct ResultDV {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_attention_backward_7e07e1f8(const __grid_constant__ Args args) {
+void sinter_attention_backward_81e82522(const __grid_constant__ Args args) {
   sinter::attention::run_backward_by_warps<Config, Mask, OperandQ, OperandK, OperandV, OperandDO, Score, Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args);
 }
