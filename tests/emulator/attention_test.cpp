@@ -413,6 +413,46 @@ TEST_CASE("attention passes over tiles of keys: the emulator finds what is left 
         "");
 }
 
+// Of f32: parts of factors that are infinite, NaN of all bits (which a rounded part loses), and as
+// large as f32 has.
+std::string run_f32_factors(const Edit& edit = {}) {
+  Graph g({.name = "attention", .io = f32, .intermediate = f32});
+  const auto tensor = [&](const char* name, std::int64_t rows) {
+    return g.tensor({.name = name, .dim = {4, 1, rows, 32}});
+  };
+  g.output(sdpa(tensor("q", 40), tensor("k", 70), tensor("v", 70), {.attn_scale = 0.25}).o, "o");
+  GraphCase c(g, Fill::normal, 3);
+  const auto set = [&](const char* name, int entry, int row, std::uint32_t bits) {
+    const TensorId t = *c.lowered().find(name);
+    const std::int64_t rows = c.lowered()[t].dim[2];
+    static_cast<std::uint32_t*>(c.memory().at(t))[(entry * rows + row) * 32 + 5] = bits;
+  };
+  constexpr std::uint32_t kInfinity = 0x7f800000, kNegative = 0xff800000, kNaN = 0x7fffffff,
+                          kLargest = 0x7f7fffff;
+  set("q", 0, 3, kNaN), set("q", 0, 20, kNegative), set("q", 0, 30, kLargest);
+  set("k", 1, 9, kInfinity), set("v", 2, 11, kInfinity), set("v", 3, 12, kNaN);
+  const auto plan = make_plan(g, {.architecture = "sm_90a"}, {}, nullptr);
+  REQUIRE(plan);
+  REQUIRE(plan->kernels() == 1);
+  c.clear_outputs();
+  const Status ran = edit.file.empty() ? emulate(*plan, c) : emulate(*plan, c, edit);
+  return ran ? c.judge().first_wrong : ran.error().message();
+}
+
+TEST_CASE("attention of f32 in parts of tf32: the emulator finds what is left out") {
+  constexpr const char *kFactors = "sinter/device/family/attention_factors.cuh",
+                       *kForward = "sinter/device/family/attention_forward_mma.cuh";
+  CHECK(run_f32_factors() == "");
+  const Edit edits[] = {
+      {kFactors, "(words[i] + kHalf) & ~kIgnored", "words[i]"},
+      {kForward, "if (again) score_again(s, keys);", ""},
+  };
+  for (const Edit& e : edits) {
+    INFO("with " << e.text);
+    CHECK(run_f32_factors(e) != "");
+  }
+}
+
 // Of two walks, blocks of a cluster tell each other what the first one found.
 TEST_CASE("keys of two walks divided in a cluster: the emulator finds what is left out") {
   Graph g({.name = "attention", .io = bf16, .intermediate = f32});

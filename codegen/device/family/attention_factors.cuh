@@ -30,14 +30,14 @@ struct Factors {
 };
 template <int count>
 struct Factors<SplitF32, count> {
-  static constexpr bool loses_infinity = true;  // infinity times a low part of zero is NaN
+  static constexpr bool loses_infinity = true;  // its low part is NaN
+  static constexpr unsigned kIgnored = (1u << 13) - 1, kHalf = 1u << 12;
   unsigned at[count], low[count];
   SINTER_DEVICE void take(const unsigned (&words)[count]) {
 #pragma unroll
     for (int i = 0; i < count; ++i) {
-      at[i] = tf32::rounded(words[i]);
-      const float rest = __uint_as_float(words[i]) - __uint_as_float(at[i]);
-      low[i] = tf32::rounded(__float_as_uint(rest == rest ? rest : 0.0f));
+      at[i] = (words[i] + kHalf) & ~kIgnored;
+      low[i] = __float_as_uint(__uint_as_float(words[i]) - __uint_as_float(at[i]));
     }
   }
 };

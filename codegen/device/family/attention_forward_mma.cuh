@@ -313,9 +313,14 @@ class WarpOfRows {
         }
       }
     }
-    if constexpr (Factors<Number, 4>::loses_infinity) score_again(s, keys);
+    if constexpr (Factors<Number, 4>::loses_infinity) {
+      bool again = false;
+#pragma unroll
+      for (int b = 0; b < blocks; ++b) s[b].each([&](int, float& x) { again = again || x != x; });
+      if (again) score_again(s, keys);
+    }
   }
-  // Where a score is NaN it may be that an infinite factor met a part that is zero.
+  // Where a score is NaN it may be that of an infinite factor, whose low part is.
   SINTER_DEVICE void score_again(Scores (&s)[blocks], unsigned keys) const {
 #pragma unroll
     for (int b = 0; b < blocks; ++b)

@@ -173,9 +173,10 @@ double microseconds_by_warps(const KernelSpec& spec, const AttentionConfig& e, d
   // What an SM multiplies by mma.sync, as the estimate of contractions has it, at the share that
   // was measured with two blocks of rows a warp and with one. (b4 h16 s2048 on an H100: d64 220 us,
   // d128 418, causal 142 and 290; d256 1,007.)
-  // Of tf32 and f32 what b4 h32 s4096 d128 took on an H200, 5,230 and 18,999 us.
+  // Of tf32 what b4 h32 s4096 d128 took on an H200, 5,230 us; of f32, b2 h16 s1024 d128 308, d64
+  // 162, b4 h12 s512 d64 66.5.
   constexpr double kReached = 0.62, kOneBlock = 0.54, kStart = 4;  // microseconds
-  const double operations = e.q.map.type == DataType::f32    ? 260
+  const double operations = e.q.map.type == DataType::f32    ? 480
                             : e.q.map.type == DataType::tf32 ? 950
                                                              : 2400;
   const double each = std::ceil(items / device.sms);
