@@ -6,6 +6,8 @@ from corpus_graph import Graph
 # clusters of few rows; the last tile of keys is not whole.
 attention("bias_of_keys", sq=150, skv=168, d=64, dv=64, attn_scale=0.125, inputs=[("Bias", [2, 1, 1, 168], None)], stats=True)
 attention("bias_of_keys_f32", hq=2, hk=2, sq=40, skv=300, d=128, dv=128, io="f16", attn_scale=0.09, inputs=[("Bias", [2, 1, 1, 300], "f32")])
+attention("bias_of_pairs", b=1, hq=2, hk=2, sq=150, skv=296, d=128, dv=128, attn_scale=0.09, inputs=[("Bias", [1, 2, 150, 296], None)])
+attention("bias_of_pairs_causal", b=1, hq=2, hk=1, sq=300, skv=296, d=96, dv=96, attn_scale=0.1, inputs=[("Bias", [1, 1, 300, 296], None)], causal_mask=True, stats=True)
 attention("bias_of_keys_causal", b=1, hq=2, hk=1, sq=260, skv=264, d=32, dv=32, attn_scale=0.2, causal_mask=True, inputs=[("Bias", [1, 2, 1, 264], None)])
 attention("bias_of_keys_one_query", b=1, hq=8, hk=2, sq=1, skv=1000, d=128, dv=128, attn_scale=0.09, inputs=[("Bias", [1, 8, 1, 1000], None)])
 attention("bias_of_keys_lengths", b=3, hq=8, hk=2, sq=3, skv=1304, d=64, dv=64, attn_scale=0.125, padding_mask=True,

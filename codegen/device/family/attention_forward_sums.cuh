@@ -55,10 +55,16 @@ inline constexpr bool stays_held =
 // scores of several consumers do not: it costs them time. (On an H200, us, two texts and one: b4
 // h32 s4096 d128 1,710 and 1,726, causal 959 and 963, d64 causal 619 and 645, b32 h16 s512 d64 89.1
 // and 90.7; b2 h16 s2048 d256 causal 121.6 and 121.5; 16 x 64 heads of 8, one query, 4096 keys 63.0
-// and 62.9.) Values of f8 spill registers with it.
+// and 62.9.) Nor do wide ones beside boxes of 16 bits, whose loop then has stages in uniform
+// registers (b2 h16 s2048 d128 with a bias of pairs 144.7 and 151.3). Values of f8 spill registers
+// with it.
+template <class S>
+inline constexpr bool adds_narrow_boxes =
+    S::has_boxes&& S::columns > 64 && S::Beside::loaded <= 64 * S::tile_k * 2;
 template <class S, class Score, class Weight>
-inline constexpr bool one_text = !S::transposes_values && (!(Score::plain && Weight::plain) ||
-                                                           S::columns > 128 || S::consumers == 1);
+inline constexpr bool one_text =
+    !S::transposes_values && !adds_narrow_boxes<S> &&
+    (!(Score::plain && Weight::plain) || S::columns > 128 || S::consumers == 1);
 
 // Turns of the consumers: each waits at a barrier of its own, which the one before passes.
 template <int consumers, bool on>
