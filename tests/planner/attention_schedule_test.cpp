@@ -79,10 +79,12 @@ TEST_CASE("warps divide the keys of f8 where each has many tiles") {
 }
 
 TEST_CASE("parts of the keys of many heads over one leave half of the SMs idle or fill them") {
-  const auto parts = [](std::int64_t count, std::int64_t keys, std::int64_t shared) {
-    return schedule_of({.count = count, .keys = keys, .d = 128, .shared = shared}).attention.splits;
+  const auto parts = [](std::int64_t count, std::int64_t keys, std::int64_t shared,
+                        std::int64_t d = 128) {
+    return schedule_of({.count = count, .keys = keys, .d = d, .shared = shared}).attention.splits;
   };
   CHECK(parts(16, 16384, 64) == 8);
+  CHECK(parts(16, 16384, 64, 64) == 8);  // in four, one warpgroup is later than memory
   CHECK(parts(16, 65536, 64) == 8);
   CHECK(parts(32, 16384, 64) == 4);
   CHECK(parts(16, 4096, 32) == 4);
