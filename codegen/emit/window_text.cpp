@@ -73,6 +73,20 @@ std::string tap_of_batch(const ConvolutionWindow& w, const Dims& extent) {
   return text.empty() ? "" : ", " + text;
 }
 
+// Those of TMA's instruction for pixels that stay, which taps that batch entries number move.
+std::string offsets_of_pixels(const BoxedOperand& o, const ConvolutionWindow& w) {
+  bool moved = false;
+  std::string along;
+  for (std::size_t i = 1; i < w.axes.size() && !o.of_result; ++i) {
+    const BatchStep& tap = w.axes[i].tap;
+    moved |= tap.index >= 0;
+    along += along.empty() ? "" : ", ";
+    along +=
+        tap.index < 0 ? "0" : fmt::format("static_cast<int>(c.at[{}]) * {}", tap.index, tap.step);
+  }
+  return moved ? "at.moved(" + along + ")" : "at.no_offsets()";
+}
+
 }  // namespace
 
 void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOperand& o,
@@ -97,9 +111,9 @@ void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOp
                                   [](const WindowAxis& a) { return a.step > 1 || a.apart; });
   if (o.source == BoxedOperand::Source::pixels)
     out.line("sinter::hopper::load_pixels(args.{}, to, barrier, blocks, {}, {});", map,
-             !resident ? "at.offsets()"
+             !resident ? std::string("at.offsets()")
              : planes  ? "at.plane()"
-                       : "at.no_offsets()",
+                       : offsets_of_pixels(o, w),
              window_coordinates(o, w));
   else
     out.line("sinter::hopper::load_box(args.{}, to, barrier, blocks, {});", map,

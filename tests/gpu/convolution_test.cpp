@@ -227,6 +227,7 @@ TEST_CASE("convolutions of infinite pixels, each kind of configuration", "[convo
 TEST_CASE("filter gradients of infinite pixels, each kind of configuration", "[convolution]") {
   constexpr auto none = Epilogue::none;
   run_all({{wgrad, 3, 64, 64, 9, 11, 3, 1, 1, 1, none, bf16, false, f32, 11},
+           {wgrad, 2, 64, 64, 9, 11, 5, 1, 1, 2, none, bf16, false, f32, 37},
            {wgrad, 3, 64, 64, 19, 11, 3, 1, 1, 1, none, bf16, true, f32, 209}});
 }
 
@@ -267,6 +268,13 @@ TEST_CASE("filter gradients of convolutions, each kind of configuration", "[conv
            {wgrad, 3, 72, 136, 7, 7, 3, 1, 1, 1},
            {wgrad, 4, 32, 64, 8, 8, 2, 1, 1, 0},
            {wgrad, 3, 64, 72, 9, 9, 3, 2, 1, 1}});
+}
+
+// Rows of a filter that has more taps than a tile takes are batch entries.
+TEST_CASE("filter gradients of many taps, each kind of configuration", "[convolution]") {
+  run_all({{wgrad, 3, 64, 72, 9, 11, 5, 1, 1, 2},
+           {wgrad, 2, 72, 64, 8, 9, 7, 1, 1, 3},
+           {wgrad, 2, 128, 64, 17, 12, 5, 1, 2, 3}});
 }
 
 // Stages may be blocks of the image; several indices of channels may make a line.

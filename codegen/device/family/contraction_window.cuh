@@ -210,6 +210,12 @@ struct WindowPlace<Window<taps_of, channels, line, Axes...>> {
     (set_axis<Axes>(c, i++, number), ...);
   }
   static SINTER_DEVICE typename PixelOffsetsOf<rank>::Type no_offsets() { return {}; }
+  // Those along the outer axes alone.
+  template <class... Along>
+  static SINTER_DEVICE typename PixelOffsetsOf<rank>::Type moved(Along... along) {
+    const unsigned short all[rank] = {0, static_cast<unsigned short>(along)...};
+    return offsets_of(all);
+  }
   SINTER_DEVICE typename PixelOffsetsOf<rank>::Type offsets() const { return offsets_of(offset); }
   // Those of the tap's plane.
   SINTER_DEVICE typename PixelOffsetsOf<rank>::Type plane() const {

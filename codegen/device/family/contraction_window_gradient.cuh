@@ -14,6 +14,9 @@
 //
 // Stages may be blocks of the image, 8 pixels wide, as in contraction_window_resident.cuh.
 //
+// Of more taps than a tile has sums for, the rows of the filter are batch entries: TMA moves the
+// pixels of a stage by the row's offset.
+//
 // Columns are numbered by lines of 64 channels, then taps, then channels (Config::Extent), so that
 // a tile's lie side by side.
 #pragma once

@@ -29,7 +29,8 @@ bool keep_pixels(ImplicitGemm& gemm, bool image_is_a);
 inline constexpr std::int64_t kBlockPixels = 256;
 bool keep_blocks(ImplicitGemm& gemm, bool image_is_a);
 // The same of a filter gradient (contraction_window_gradient.cuh): k runs over the zeros, too, and
-// columns are lines of channels, taps and channels.
+// columns are lines of channels, taps and channels. Rows of a filter that has more taps are batch
+// entries.
 bool keep_gradient_pixels(ImplicitGemm& gemm, bool image_is_a);
 // And in blocks, each of which is a stage; parts of an image may be batch entries.
 bool keep_gradient_blocks(ImplicitGemm& gemm, bool image_is_a);

@@ -247,11 +247,10 @@ std::optional<BoxedOperand> walked_result(const ImplicitGemm& g) {
   return o;
 }
 
-// The taps of a third axis become batch entries.
-void number_depth_by_batch(ImplicitGemm& g) {
+// The taps of an axis, which are the outermost columns or batch entries, become batch entries that
+// move the pixels of a tile.
+void number_by_batch(ImplicitGemm& g, WindowAxis& axis) {
   ConvolutionWindow& w = g.window;
-  if (w.axes.size() <= kDepth || w.axes[kDepth].taps[0] == 1) return;
-  WindowAxis& axis = w.axes[kDepth];
   ContractionSpec& c = g.spec.contraction();
   if (w.taps_of == ConvolutionWindow::Taps::batch) {
     axis.tap.index = w.tap_batch.front();
@@ -270,6 +269,23 @@ void number_depth_by_batch(ImplicitGemm& g) {
   axis.first += axis.first_offset[0];
   axis.taps = {1};
   axis.first_tap = axis.first_offset = {0};
+}
+
+// The taps of outer axes whose pixels do not stay: of a third one, between whose taps lie the lines
+// of whole images, and as many as leave those of a tile. False where the pixels' source moves by no
+// such tap.
+bool number_outer_taps(ImplicitGemm& g, bool blocks) {
+  std::vector<WindowAxis>& axes = g.window.axes;
+  const auto taps = [&] {
+    return std::accumulate(axes.begin(), axes.end(), std::int64_t{1},
+                           [](std::int64_t n, const WindowAxis& axis) { return n * axis.taps[0]; });
+  };
+  for (std::size_t i = axes.size(); i-- > 1;) {
+    if (axes[i].taps[0] == 1 || (taps() <= kMostTapsOfTile && !(blocks && i == kDepth))) continue;
+    if (!blocks && axes[i].first_offset[0] != 0) return false;  // TMA moves pixels to one side
+    number_by_batch(g, axes[i]);
+  }
+  return true;
 }
 
 }  // namespace
@@ -305,7 +321,8 @@ bool keep_blocks(ImplicitGemm& g, bool image_is_a) {
 }
 
 bool keep_gradient_pixels(ImplicitGemm& g, bool image_is_a) {
-  if (!keeps_gradient(g, image_is_a) || has_parts(g.window)) return false;
+  if (!keeps_gradient(g, image_is_a) || has_parts(g.window) || !number_outer_taps(g, false))
+    return false;
   ConvolutionWindow& w = g.window;
   KernelSpec& spec = g.spec;
   ContractionSpec& c = spec.contraction();
@@ -371,7 +388,8 @@ bool keep_gradient_pixels(ImplicitGemm& g, bool image_is_a) {
 }
 
 bool keep_gradient_blocks(ImplicitGemm& g, bool image_is_a) {
-  if (!keeps_gradient(g, image_is_a) || !falls_into_blocks(g.window)) return false;
+  if (!keeps_gradient(g, image_is_a) || !falls_into_blocks(g.window) || !number_outer_taps(g, true))
+    return false;
   KernelSpec& spec = g.spec;
   const ContractionSpec& c = spec.contraction();
   const int bytes = info(g.other.map.type).bytes, first_k = c.first_k(),
@@ -427,7 +445,6 @@ bool keep_gradient_blocks(ImplicitGemm& g, bool image_is_a) {
   spec.extent[column - 1] = g.window.blocks[1] * down.result;
   spec.extent[column] = g.window.blocks[0] * across.result;
   g.other = std::move(result);
-  number_depth_by_batch(g);
   number_columns_by_lines(g);
   return true;
 }

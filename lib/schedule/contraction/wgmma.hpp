@@ -31,7 +31,7 @@ struct WindowAxis {
   std::int64_t tap_step = 1, offset_step = 0;
   int phase_index = -1;  // of the domain
   // Batch indices that move the base pixels, or -1: one that numbers parts of the image, so many
-  // results each, and one that numbers the taps of a filter gradient. Blocks alone.
+  // results each (blocks alone), and one that numbers the taps of a filter gradient.
   BatchStep part, tap;
   // Pixels of its taps are kept one tap after another, as those of a stride's planes are.
   bool apart = false;

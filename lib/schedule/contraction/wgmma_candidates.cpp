@@ -141,7 +141,7 @@ int width_of_round(const TileProblem& p, const Tile& t, const DeviceModel& devic
 // Filter gradients whose pixels stay for all taps: one shape, in as many stages as fit. What a
 // consumer sums lies in up to 128 registers.
 std::vector<EstimatedTile> gradient_tiles(const TileProblem& p, const DeviceModel& device) {
-  constexpr int kMostTapsEach = 4, kFewestStages = 2;
+  constexpr int kFewestStages = 2;
   std::vector<EstimatedTile> tiles;
   for (int consumers : {3, 2}) {
     Tile t{.m = kInstructionRows,

@@ -190,6 +190,9 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
     if (resident) {
       e.resident = true;
       p.gradient = true;
+      for (const WindowAxis& axis : window.axes)
+        if (axis.tap.index >= 0)
+          p.tap_batches *= static_cast<double>(gemm->spec.extent[axis.tap.index]);
       p.block = pixels == Pixels::blocks ? kStageLine / p.bytes : 0;
       if (p.block > 0) p.block_lines = static_cast<int>(block_lines(gemm->image));
       p.taps = static_cast<int>(taps);

@@ -338,8 +338,9 @@ double estimate_gradient(const TileProblem& p, const Tile& t, const DeviceModel&
                moved = static_cast<double>(kInstructionRows + gradient_pixels(p)) * kStageLine;
   const double clocks =
       rounds * (steps * (std::max(multiply, moved / kMove) + kStep) + each * kEpilogueTile);
-  const double memory = (p.rows + p.columns / p.taps) * p.depth * p.batches * p.bytes +
-                        p.batches * p.rows * p.columns * p.extra_bytes;
+  const double memory =
+      (p.rows + p.columns / p.taps) * p.depth * p.batches / p.tap_batches * p.bytes +
+      p.batches * p.rows * p.columns * p.extra_bytes;
   return std::max({clocks / device.clock, memory / device.memory_bandwidth,
                    tiles * steps * moved / device.l2_bandwidth}) +
          kStart / device.clock;

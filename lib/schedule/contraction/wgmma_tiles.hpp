@@ -13,6 +13,8 @@ namespace sinter {
 inline constexpr int kStageLine = 128;   // bytes of k in a stage
 inline constexpr int kSwizzledRows = 8;  // after which the swizzle repeats
 inline constexpr int kMostRegisters = 240, kRegistersOfThree = 160;  // of a consumer's thread
+// Of a filter gradient whose pixels stay for all taps: a consumer's, and those of three.
+inline constexpr int kMostTapsEach = 4, kMostTapsOfTile = 3 * kMostTapsEach;
 inline constexpr int kInstructionRows = 64;      // of one multiplication; sides up to it are short
 inline constexpr int kEpilogueTileColumns = 64;  // of sums that a warp stores together
 inline constexpr int kFewestTogether = 32;       // columns of a tap that are loaded together
@@ -75,6 +77,7 @@ struct TileProblem {
   int taps = 0, reach = 0, planes = 1, frames = 1, block = 0, block_lines = 0;
   bool swappable = false;    // of these, whose products may have the filter as their left operand
   bool gradient = false;     // of a filter of that kind: columns are lines of channels of all taps
+  double tap_batches = 1;    // batch entries that are taps, which see the same pixels
   bool window = false;       // a convolution
   bool pools = false;        // its pixels: results leave as they are summed
   int columns_together = 0;  // not 0: columns of B that one box brings divide these
