@@ -103,7 +103,8 @@ SINTER_DEVICE void load_pixels(const TensorMap& map, unsigned to, unsigned barri
 
 // ---- from shared to global memory: what lies outside of the tensor is left out
 
-// Who wrote the shared memory has called fence_async_proxy() and met this thread before.
+// Who wrote the shared memory has called fence_async_proxy() and met this thread before; or this
+// thread calls it behind the barrier where they met.
 SINTER_DEVICE void store_box(const TensorMap& map, unsigned from, int x, int y) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),

@@ -237,7 +237,6 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
         acquire(row);
         leave(args, memory.pointer + L::results + row.stage * L::result_row, packs, read,
               tile % 2 != 0, of_lane, sums[0]);
-        hopper::fence_async_proxy();
         __syncwarp();
         if (lane == 0) hopper::arrive(rows.full(row));
         row.advance();
@@ -278,7 +277,9 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
     return memory.address + static_cast<unsigned>(L::results + row.stage * L::result_row);
   }
 
-  // By TMA, by one thread. A row's place is free when the next one is on its way.
+  // By TMA, by one thread, whose fence stands between what warps have left and TMA: one in each of
+  // these would have them wait for their own stores. A row's place is free when the next one is on
+  // its way.
   template <class Args>
   SINTER_DEVICE void send_rows(const Args& args, BandSteps<Config> now) const {
     typename L::Rows::State row;
@@ -287,6 +288,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
     for (; now.more(); now.next()) {
       if (now.block < now.first) continue;
       rows.wait(row);
+      hopper::fence_async_proxy();
       Coord c;
       S::set_plane(c, Work::first_plane(now.group));
       Result::store(args, c, place_of(row), first_channel, Work::first_tile(now.group) * B::pitch,
