@@ -207,6 +207,26 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temp
   return r.kernels.empty() ? std::vector<KernelSpec>{} : r.finish();
 }
 
+std::vector<KernelSpec> filter_along_k(const KernelSpec& given, Temporaries& temporaries) {
+  const auto read = read_convolution(given);
+  if (!read || read->gradient || !is_plain_product(given.contraction()) || !given.columns.empty() ||
+      !read->roles.batch.empty() || read->roles.side.size() != 1 ||
+      read->roles.channels.size() != 1 || read->other->type != read->image->type ||
+      info(read->other->type).bytes != 2)
+    return {};
+  const KernelPort& filter = *read->other;
+  const int side = read->roles.side.front(), channel = read->roles.channels.front();
+  const std::int64_t line = kStageLine / info(filter.type).bytes,
+                     unit = kUnitBytes / info(filter.type).bytes;
+  if (filter.access.stride[side] != 1 || given.extent[side] % line == 0) return {};
+  Rearranged r{given, false, temporaries};
+  std::vector<int> order{side};
+  for (int i : read->roles.taps) order.push_back(i);
+  order.push_back(channel);
+  r.copy_in_order(filter, order, unit);
+  return r.finish();
+}
+
 std::vector<KernelSpec> groups_last(const KernelSpec& given, bool results_too,
                                     Temporaries& temporaries) {
   const auto read = read_plain_convolution(given);

@@ -10,6 +10,10 @@ namespace sinter {
 // convolution, or nothing would lie otherwise.
 std::vector<KernelSpec> channels_last(const KernelSpec& contraction, Temporaries& temporaries);
 
+// Of a data gradient, whose filter has the columns fastest, where these end within a line: the
+// filter is copied with k the fastest.
+std::vector<KernelSpec> filter_along_k(const KernelSpec& contraction, Temporaries& temporaries);
+
 // Of convolutions in groups of several channels, 16 bits, that do not lie together: pixels (of a
 // filter's gradient those of both operands) are copied with all channels together, as engines of
 // narrow groups and joined groups (block_diagonal.hpp) read them. `results_too`: sums are written

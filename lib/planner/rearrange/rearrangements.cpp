@@ -28,6 +28,9 @@ constexpr double kOfMma = 1.25;
 // and 12.5; 2 x 16 x 64 x 64 x 64, 16 of 3 x 3 x 3 48.4 and 76.1, 63.7 and 72.0.)
 constexpr double kOfStridedPixels = 1.5;
 
+// What a copy of a filter must gain, which is small beside the error of estimates.
+constexpr double kOfCopiedFilter = 1.05;
+
 std::vector<KernelSpec>::const_iterator product_in(const std::vector<KernelSpec>& kernels) {
   return std::find_if(kernels.begin(), kernels.end(),
                       [](const KernelSpec& kernel) { return kernel.as_contraction() != nullptr; });
@@ -80,6 +83,9 @@ constexpr Rearrangement kRearrangements[] = {
      kGroupsTogetherWays, false, 1, true, kBlockDiagonalWays},
     {[](const KernelSpec& spec, int, Temporaries& t) { return channels_last(spec, t); },
      "its channels are put together in memory first", false, 1, false, kOfMma},
+    {[](const KernelSpec& spec, int, Temporaries& t) { return filter_along_k(spec, t); },
+     "its filter is copied with k the fastest, in whole lines", true, 1, false, 1, false, 0,
+     kOfCopiedFilter},
     {images_last, "its images are put together in memory first, pixel by pixel", false,
      kImagesLastWays},
     {[](const KernelSpec& spec, int, Temporaries& t) { return bf16_parts(spec, t); },

@@ -44,8 +44,9 @@ int unit_of_part(const TileProblem& p, bool k_fastest) {
 // whose operand streams from memory.)
 bool ends_within_line(const TileProblem& p, const Tile& t) {
   const bool gradient = p.a_again > 1, product = !p.window && p.groups == 0 && p.rows > kShortRows;
-  return (p.window ? gradient : product) && p.bytes == 2 && p.products == 1 && t.cluster_m == 1 &&
-         t.split == 1 && t.n > kInstructionRows && t.n % (kInstructionRows / 2) == 0;
+  const int lines = loaded_columns(t.n, false, p.bytes) / kInstructionRows;
+  return (p.window ? gradient : product) && p.bytes == 2 && p.products == 1 && t.split == 1 &&
+         lines % t.cluster_m == 0 && t.n > kInstructionRows && t.n % (kInstructionRows / 2) == 0;
 }
 
 // The kernel counts in 32 bits: rows and columns to the ends of the last clusters, tiles to the one
