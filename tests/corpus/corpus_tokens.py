@@ -33,28 +33,33 @@ def tokens_behind_images():
 tokens_behind_images()
 
 
-def convnext_block():
-    """Pixels as PyTorch writes them: turned to rows for the norm and both layers, and back for the residual."""
+def convnext_block(flat):
+    """Pixels as PyTorch writes them: turned to rows for the norm and both layers, and back for the residual.
+    `flat`: as its compiler does, the layers over all pixels as the rows of a matrix."""
     n, c, h, k = 2, 24, 9, 40
     last = {"stride": channels_last([n, c, h, h])}
-    g = Graph("convnext_block", "bf16")
+    front = [] if flat else [1, 1]
+    g = Graph("convnext_block" + ("_flat" if flat else ""), "bf16")
     g.tensor("x", [n, c, h, h], **last)
     g.tensor("w", [c, 1, 7, 7])
     g.tensor("bias", [1, c, 1, 1])
     for name in ("scale", "shift", "gamma"):
         g.tensor(name, [1, 1, 1, c])
-    g.tensor("w_1", [1, 1, c, k])
-    g.tensor("b_1", [1, 1, 1, k])
-    g.tensor("w_2", [1, 1, k, c])
-    g.tensor("b_2", [1, 1, 1, c])
+    g.tensor("w_1", front + [c, k])
+    g.tensor("b_1", front + [1, k])
+    g.tensor("w_2", front + [k, c])
+    g.tensor("b_2", front + [1, c])
     g.conv("x", "w", "around", pre_padding=[3, 3], post_padding=[3, 3], groups=c)
     g.transpose(g.pointwise("add", "biased", "around", "bias"), "pixels", [0, 2, 3, 1])
     g.node("layernorm", {"X": "pixels", "SCALE": "scale", "BIAS": "shift", "epsilon": g.value("epsilon", 1e-6)}, "normed")
-    g.linear("normed", "w_1", "b_1", "wide")
-    g.linear(g.pointwise("gelu_fwd", "active", "wide"), "w_2", "b_2", "narrow")
-    g.transpose(g.pointwise("mul", "scaled", "narrow", "gamma"), "turned", [0, 3, 1, 2])
+    g.linear(g.reshape("normed", "rows", [n * h * h, c]) if flat else "normed", "w_1", "b_1", "wide")
+    narrow = g.linear(g.pointwise("gelu_fwd", "active", "wide"), "w_2", "b_2", "narrow")
+    if flat:
+        narrow = g.reshape(narrow, "image", [n, h, h, c])
+    g.transpose(g.pointwise("mul", "scaled", narrow, "gamma"), "turned", [0, 3, 1, 2])
     g.pointwise("add", "y", "x", "turned")
     g.output("y", **last)
 
 
-convnext_block()
+convnext_block(flat=False)
+convnext_block(flat=True)

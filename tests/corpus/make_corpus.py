@@ -22,6 +22,7 @@ import corpus_few_rows  # noqa: F401
 import corpus_first_layers  # noqa: F401
 import corpus_gradients  # noqa: F401
 import corpus_groups  # noqa: F401
+import corpus_heads  # noqa: F401
 import corpus_joined  # noqa: F401
 import corpus_lines  # noqa: F401
 import corpus_networks  # noqa: F401

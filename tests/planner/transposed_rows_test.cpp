@@ -131,3 +131,16 @@ TEST_CASE("patches that are copied are those of the image") {
   REQUIRE(families_of(kernels(g)) == std::vector{Family::pointwise, Family::contraction});
   check_values(g);
 }
+
+TEST_CASE(
+    "rows of a matrix that are an image's pixels take what is added to these behind the sums") {
+  const Dims image{2, 40, 5, 6}, last{1200, 1, 240, 40};
+  Graph g{{.io = bf16}};
+  const auto x = g.tensor({.name = "x", .dim = {60, 64}}),
+             w = g.tensor({.name = "w", .dim = {64, 40}}),
+             r = g.tensor({.name = "r", .dim = image, .stride = last});
+  const Tensor pixels = reshape(matmul(x, w), {2, 5, 6, 40});
+  g.output(transpose(pixels, {0, 3, 1, 2}) + r, "y", {.stride = last});
+  CHECK(kernels(g).size() == 1);
+  check_values(g);
+}

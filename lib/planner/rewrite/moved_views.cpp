@@ -206,7 +206,12 @@ void MovedViews::hoisted_into(TensorId y, TensorId t, const View& v) {
     g.make(y, n.op, a, {g.scalar(0, g.type(n.inputs[0]), rank)}, p);
     return;
   }
-  for (TensorId x : n.inputs) inputs.push_back(x < 0 ? x : hoisted(x, v, p));
+  for (TensorId x : n.inputs) {
+    // What was made for a square's first operand has no reader yet, by which view() would find it.
+    const auto before = std::find(n.inputs.begin(), n.inputs.begin() + inputs.size(), x);
+    const auto i = static_cast<std::size_t>(before - n.inputs.begin());
+    inputs.push_back(x < 0 ? x : i < inputs.size() ? inputs[i] : hoisted(x, v, p));
+  }
   g.make(y, n.op, n.attributes, std::move(inputs), p);
 }
 

@@ -9,10 +9,15 @@
 // what is quantised):
 //
 //     x [B, C] -> norm -> reshape [B, C / 32, 32] -> reduction [B, C / 32, 1]
+//
+// And where whole rows are turned and then halved (heads that are normalised and rotated):
+//
+//     x [B, S, H, D] -> norm -> transpose [B, H, S, D] -> slices [B, H, S, D / 2]
 #include <algorithm>
 #include <bit>
 
 #include "lower/op_kinds.hpp"
+#include "planner/rewrite/halves.hpp"
 #include "planner/rewrite/pass.hpp"
 
 namespace sinter {
@@ -38,9 +43,13 @@ class Cluster {
   bool run() {
     const Node n = g_.node(reshape_);
     const TensorId t = n.inputs[0], y = n.outputs[0];
-    if (n.op != OpKind::reshape || !g_.is_virtual(y) || !elementwise(g_, t)) return false;
-    segments_ = cut_in_segments(y);
-    if (!segments_ && !copied(t, y)) return false;
+    if (!g_.is_virtual(y) || !elementwise(g_, t)) return false;
+    if (n.op == OpKind::reshape) {
+      segments_ = cut_in_segments(y);
+      if (!segments_ && !copied(t, y)) return false;
+    } else if (n.op != OpKind::transpose || !keeps_neighbours(n) || !halved(y)) {
+      return false;
+    }
     if (!collect(t) || !reduced_ || !read_alone(t)) return false;
     std::vector<TensorId> made;  // of cluster_
     for (TensorId x : cluster_) {
@@ -69,7 +78,8 @@ class Cluster {
       const TensorId copy = g_.tensor_like(made[i], g_[made[i]].dim, g_.type(x), "_again");
       const NodeId like = g_.producer(x);
       g_.make(copy, OpKind::pointwise, PointwiseAttributes{}, {made[i]}, like);
-      g_.make(x, OpKind::reshape, ReshapeAttributes{g_[x].dim}, {copy}, like);
+      const View back = inverse({view_.op, view_.attributes, g_[x].dim, g_[copy].dim});
+      g_.make(x, back.op, back.attributes, {copy}, like);
     }
     return true;
   }
@@ -91,6 +101,12 @@ class Cluster {
       const Node& n = g_.node(r);
       return n.op == OpKind::reduction && g_[n.outputs[0]].dim == segments;
     });
+  }
+
+  bool halved(TensorId y) const {
+    std::vector<NodeId> slices = g_.readers(y);
+    std::erase_if(slices, [&](NodeId r) { return g_.node(r).op != OpKind::slice; });
+    return are_halves(g_, y, slices);
   }
 
   // The result into which whole rows of `y` are moved cannot hold `t`, of which it is a view.
@@ -123,8 +139,9 @@ class Cluster {
     if (!o) return false;
     const Node* n = elementwise(g_, t);
     const bool reduction = !n && (n = g_.made_by(t, OpKind::reduction));
-    if (!o->view || !n) return (!o->view || views_.in_memory(t)) && views_.shows(t, view_);
+    if (!o->view || !n) return (!o->view || lies(t)) && views_.shows(t, view_);
     if (g_[t].output && !views_.shows(t, view_)) return false;
+    if (g_[t].output && view_.op == OpKind::transpose && o->dim != g_[t].dim) return false;
     // Split rows would be reduced over more axes.
     const bool of_segments = segments_ && reduction && g_[t].dim[g_[t].dim.size() - 1] == 1;
     if (reduction && !of_segments &&
@@ -136,6 +153,11 @@ class Cluster {
     reduced_ = reduced_ || reduction;
     return std::all_of(n->inputs.begin(), n->inputs.end(),
                        [&](TensorId x) { return x < 0 || collect(x); });
+  }
+
+  // A turned product's result is read where it is stored: no epilogue would have computed its rows.
+  bool lies(TensorId t) const {
+    return views_.in_memory(t) || (view_.op == OpKind::transpose && views_.stored_anyway(t));
   }
 
   // Nobody else computes with what is to be computed over the new dims.
@@ -161,7 +183,7 @@ bool propagate_reshape(MovedViews& views, NodeId id) { return Cluster(views, id)
 extern constinit const Pass propagate_reshape_pass{
     "propagate_reshape",
     "What a row kernel computes over some dims it can compute over the dims into which a reshape "
-    "splits those that its rows keep.",
+    "splits those that its rows keep, or over those to which a transpose turns them.",
     at_views, propagate_reshape};
 
 }  // namespace sinter

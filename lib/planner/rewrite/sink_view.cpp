@@ -21,17 +21,27 @@ bool reduces(const Rewriter& g, NodeId r, const View& back) {
 // The axis along which whoever computes a tensor has neighbours side by side: the channels of a
 // convolution, the last one of a product or norm; -1: not known.
 int inner_axis(const Rewriter& g, TensorId t) {
+  const int last = g[t].dim.size() - 1;
+  bool reshaped = false;  // tokens that become pixels: only the last axis is still known
+  const auto seen = [&](int axis) {
+    return !reshaped ? axis : axis == g[t].dim.size() - 1 ? last : -1;
+  };
   for (int i = 0; i < kMostChained; ++i) {
     const NodeId p = g.producer(t);
     if (p < 0) {
       const auto at = g.location(t);
       for (int a = g[t].dim.size() - 1; at && a >= 0; --a)
-        if (at->stride[a] == 1 && g[t].dim[a] > 1) return a;
+        if (at->stride[a] == 1 && g[t].dim[a] > 1) return seen(a);
       return -1;
     }
     const Node& n = g.node(p);
-    if (n.op == OpKind::conv_fprop || n.op == OpKind::conv_dgrad) return 1;
-    if (n.op == OpKind::matmul) return g[t].dim.size() - 1;
+    if (n.op == OpKind::conv_fprop || n.op == OpKind::conv_dgrad) return seen(1);
+    if (n.op == OpKind::matmul) return seen(g[t].dim.size() - 1);
+    if (n.op == OpKind::reshape && g[n.inputs[0]].dim.back() == g[t].dim.back()) {
+      reshaped = true;
+      t = n.inputs[0];
+      continue;
+    }
     if (!elementwise(g, t)) return -1;
     const auto over_all = [&](TensorId x) { return x >= 0 && g[x].dim == g[t].dim; };
     const auto x = std::find_if(n.inputs.begin(), n.inputs.end(), over_all);

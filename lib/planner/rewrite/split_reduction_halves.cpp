@@ -16,7 +16,7 @@ std::vector<NodeId> halves_of_source(const MovedViews& views, TensorId t, const 
                                      int& budget) {
   const Rewriter& g = views.g;
   if (!views.recomputed(t)) {
-    if (!views.in_memory(t) || g[t].dim != full) return {};
+    if ((!views.in_memory(t) && !views.stored_anyway(t)) || g[t].dim != full) return {};
     std::vector<NodeId> slices;
     for (NodeId r : g.readers(t))
       if (g.node(r).op == OpKind::slice) slices.push_back(r);
