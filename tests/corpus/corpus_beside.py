@@ -30,6 +30,20 @@ def products_beside_f32():
     g.reduction("add", "d", "db", [1, 2 * k])
     g.output("dw", "dx")
     g.output("db", data_type="f32")
+    g = Graph("gradients_of_turned_heads", "bf16")  # of q, k and v, whose views are f32
+    b, h, s, d = 2, 3, 9, 16
+    g.tensor("x", [b * s, k])
+    g.tensor("w", [3 * h * d, k])
+    parts = []
+    for t in "qkv":
+        g.tensor("d" + t, [b, h, s, d])
+        parts.append(g.reshape(g.transpose("d" + t, t + "_turned", [0, 2, 1, 3]), t, [b * s, h * d]))
+    g.node("concatenate", {f"IN_{i}": t for i, t in enumerate(parts)}, "d", axis=1)
+    g.matmul("d", "w", "dx")
+    g.matmul(g.transpose("d", "columns", [1, 0]), "x", "dw")
+    g.reduction("add", "d", "db", [1, 3 * h * d])
+    g.output("dx", "dw")
+    g.output("db", data_type="f32")
 
 
 products_beside_f32()

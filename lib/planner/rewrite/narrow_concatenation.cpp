@@ -3,6 +3,8 @@
 //     bf16 --.                                   bf16 --.
 //             concatenate -> (f32) -> norm   =>          concatenate -> (bf16) -> norm
 //     bf16 --'                                   bf16 --'
+#include "lower/op_kinds.hpp"
+#include "planner/memory/virtual_concatenation.hpp"
 #include "planner/rewrite/pass.hpp"
 
 namespace sinter {
@@ -10,15 +12,29 @@ namespace {
 
 bool at_concatenations(OpKind op) { return op == OpKind::concatenate; }
 
+// The type of what a part shows, element by element: f32 views of a 16-bit tensor hold its numbers.
+DataType shown_type(const Rewriter& g, TensorId x) {
+  while (g.is_virtual(x) && is_view_op(g.node(g.producer(x)).op)) {
+    const TensorId from = g.node(g.producer(x)).inputs[0];
+    if (!holds(g.type(x), g.type(from))) break;
+    x = from;
+  }
+  return g.type(x);
+}
+
 // What computes with it gets the same numbers, of half the bytes.
 bool narrow_concatenation(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
   const TensorId y = n.outputs[0];
-  const DataType type = g.type(n.inputs[0]);
+  const DataType type = shown_type(g, n.inputs[0]);
   if (!g.is_virtual(y) || g.type(y) != DataType::f32 || g.in_region(id) ||
       (type != DataType::f16 && type != DataType::bf16) ||
-      !all_operands(n, kNoTensor, [&](TensorId x) { return g.type(x) == type; }))
+      !all_operands(n, kNoTensor, [&](TensorId x) { return shown_type(g, x) == type; }))
+    return false;
+  // Whoever reads wide views where they lie takes them in their own type.
+  if (!all_operands(n, kNoTensor, [&](TensorId x) { return g.type(x) == type; }) &&
+      !parts_in_memory(g, id).empty())
     return false;
   const TensorId narrow = g.tensor_like(y, g[y].dim, type, "_narrow");
   if (!g[y].stride.empty()) g.set_stride(narrow, g[y].stride);
