@@ -33,7 +33,10 @@ void round_part(DataType type, std::int64_t n, double* v, double* e) {
       continue;
     }
     const Stored s = stored(type, v[i], e[i]);
-    const double change = std::max(distance(s.value, s.low), distance(s.high, s.value));
+    double change = std::max(distance(s.value, s.low), distance(s.high, s.value));
+    // Zero for certain, of either sign: its reciprocal is open.
+    if (change == 0 && std::signbit(s.low) != std::signbit(s.high) && info(type).floating)
+      change = Arithmetic<double>::eta;
     v[i] = s.value;
     e[i] = s.trusted && change < kUntrusted ? change : kUntrusted;
   }

@@ -211,6 +211,21 @@ TEST_CASE("NaN and infinity are judged exactly where they are certain", "[refere
   CHECK(judged[4].error < 1e-6);
 }
 
+TEST_CASE("the reciprocal of what is stored as a zero of either sign is open",
+          "[reference][judge]") {
+  Graph g;
+  const Tensor x = g.tensor({.name = "X", .dim = {3}});
+  const Tensor a = exp(x) - 1.0;
+  g.output(a, "A", {.data_type = DataType::f8e4m3});
+  g.output(reciprocal(a), "Y");
+  std::vector<float> values{-1e-9f, 0, 1};  // exp is off by two last places
+  const auto judged = judge_all(g, values.data());
+  CHECK(std::isinf(judged[0].error));
+  CHECK(judged[1].value == std::numeric_limits<double>::infinity());
+  CHECK(judged[1].error == 0);
+  CHECK(judged[2].error < 1);
+}
+
 TEST_CASE("a virtual f32 operand of a bf16 graph may be rounded, and only there",
           "[reference][judge]") {
   const auto error = [](DataType io) {
