@@ -61,3 +61,17 @@ def mean_of_rows_of_three():
 
 
 mean_of_rows_of_three()
+
+
+def uneven_parts(name, dim, row, io, **data):
+    """Rows that no number of parts divides: even parts, and what they leave; what is reduced is stored, too."""
+    g = Graph("rows_in_uneven_parts_" + name, io)
+    g.tensor("x", dim, **data)
+    g.pointwise("mul", "y", "x", g.tensor("scale", [1] * (len(dim) - 1) + dim[-1:]))
+    g.output("y")
+    for mode in ("add", "norm2", "max"):
+        g.output(g.reduction(mode, "y", mode, row))
+
+
+uneven_parts("bf16", [2, 100003], [2, 1], "bf16")
+uneven_parts("two_axes", [3, 2, 50021], [1, 2, 1], "f16", stride=[100060, 50030, 1])

@@ -1,10 +1,12 @@
 // Means over more than the rows of the kernel that makes what is averaged.
 #include <algorithm>
 
+#include "planned.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 #include "support/run_graph.hpp"
+#include "support/scheduled.hpp"
 
 using namespace sinter;
 
@@ -47,4 +49,25 @@ TEST_CASE("a mean of rows' sums is divided once") {
   }
   CHECK(sums == 2);
   CHECK(quotients == 1);
+}
+
+// Rows that no number of parts divides: even parts, whose vectors are whole, and what they leave.
+TEST_CASE("parts of rows are even, and what is left is a kernel of its own") {
+  for (const Dims& dim : {Dims{1, 1, 100003}, Dims{3, 2, 50021}}) {
+    Graph g({.io = DataType::bf16});
+    const auto x = g.tensor({.name = "x", .dim = dim});
+    const Tensor y = x * 0.5;
+    const Dims row{1, dim[1], 1};
+    g.output(y, "y");
+    g.output(reduction(y, ReductionMode::avg, row), "mean", {.data_type = DataType::f32});
+    g.output(reduction(y, ReductionMode::max, row), "largest");
+    g.output(reduction(y, ReductionMode::norm2, row), "length", {.data_type = DataType::f32});
+    REQUIRE(g.check().empty());
+    const Partition p = test::for_sm_90a(g);
+    REQUIRE(p.kernels.size() == 3);
+    for (const auto& port : p.kernels[0].ports) CHECK(port.access.windows.empty());
+    CHECK(scheduled(p.kernels[0], "sm_90a").packing()->width == 8);
+    CHECK(count(p.kernels[0].extent) + count(p.kernels[1].extent) == count(dim));
+    test::check_values(g);
+  }
 }

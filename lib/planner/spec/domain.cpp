@@ -265,6 +265,18 @@ void cut_index(KernelSpec& spec, int d, std::int64_t parts, std::int64_t size) {
   spec.extent.insert(0, parts);
 }
 
+void keep_part(KernelSpec& spec, int d, std::int64_t start, std::int64_t length) {
+  const auto move = [&](Access& a) {
+    if (a.stride.empty()) return;
+    a.offset += a.stride[d] * start;
+    for (auto& w : a.windows) w.base += w.coefficient[d] * start;
+  };
+  for (auto& p : spec.ports) move(p.access);
+  for (Body* body : spec.bodies())
+    for (auto& s : body->statements) move(s.access);
+  spec.extent[d] = length;
+}
+
 void move_index(KernelSpec& spec, int from, int to) {
   Indexed indexed(spec);
   for (int i = from; i > to; --i) indexed.swap(i - 1, i);

@@ -16,6 +16,9 @@ void join_batches(KernelSpec& spec, const DeviceModel& device);
 // may be short: rowwise kernels then skip what lies behind the end.
 void cut_index(KernelSpec& spec, int d, std::int64_t parts, std::int64_t size);
 
+// Index d runs over `length` of its values, from `start` on.
+void keep_part(KernelSpec& spec, int d, std::int64_t start, std::int64_t length);
+
 // Index `from` comes to stand before index `to`, which is not behind it.
 void move_index(KernelSpec& spec, int from, int to);
 

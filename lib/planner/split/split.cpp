@@ -7,6 +7,7 @@
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/split/columns.hpp"
+#include "planner/split/cut_rows.hpp"
 #include "planner/split/grouped_rows.hpp"
 #include "planner/split/statistics.hpp"
 #include "planner/split/walked_sums.hpp"
@@ -173,29 +174,6 @@ std::pair<KernelSpec, KernelSpec> split_first_phase(const KernelSpec& spec, int 
 
 // ---- rows cut in parts
 
-// In how many parts of what size an extent is cut: as wished where that divides it, else in parts
-// that are multiples of 64, the last one short. Of millions of parts a divisor is sought near the
-// wished one alone: all of them would take minutes.
-std::pair<std::int64_t, std::int64_t> parts_of(std::int64_t extent, std::int64_t wished) {
-  constexpr std::int64_t kFarthest = 1 << 16;
-  for (std::int64_t off = 0; off <= std::min(wished / 2, kFarthest); ++off)
-    for (const std::int64_t n : {wished + off, wished - off})
-      if (n > 0 && extent % n == 0 && (extent / n % 8 == 0 || extent % 8 != 0))
-        return {n, extent / n};
-  std::int64_t size = (extent + wished - 1) / wished;
-  if (size > 64) size = (size + 63) / 64 * 64;
-  return {(extent + size - 1) / size, size};
-}
-
-// A spec whose rows are parts of the rows of another: the first `added` indices count them.
-struct CutRows {
-  KernelSpec spec;
-  std::int64_t parts = 1;
-  int added = 0;
-  bool even = true;         // all parts have as many elements
-  bool any_number = false;  // plans of a class of extents have other numbers of parts
-};
-
 // Rows whose length changes are cut in parts that are as long in all plans of the class, so that
 // these differ in numbers of rows: `unit` divides all lengths. Nothing where rows do not lie
 // together, or no such part is worth a block.
@@ -217,99 +195,6 @@ std::optional<CutRows> in_any_parts(const KernelSpec& spec, std::int64_t wished,
   cut_index(cut.spec, d, cut.parts, size);
   ++cut.spec.rowwise().outer_rank;
   return rows_lie_together(cut.spec) ? std::optional(std::move(cut)) : std::nullopt;
-}
-
-CutRows in_parts(const KernelSpec& spec, std::int64_t wished) {
-  CutRows cut{spec};
-  for (int d = spec.rowwise().outer_rank; d < spec.extent.size() && wished > 1; ++d) {
-    const std::int64_t extent = spec.extent[d];
-    const auto [n, size] =
-        extent <= wished ? std::pair{extent, std::int64_t{1}} : parts_of(extent, wished);
-    if (n <= 1) continue;
-    cut_index(cut.spec, d + cut.added, n, size);
-    ++cut.spec.rowwise().outer_rank;
-    ++cut.added;
-    cut.even &= n * size == extent;
-    cut.parts *= n;
-    wished /= n;
-  }
-  return cut;
-}
-
-// Phases of reductions, then values of the row: one kernel for the parts of rows, and one that
-// combines them. There is one phase of reductions, or a second one with what has_statistics()
-// found. `pieces`: the parts are of what a row has at one place along its first index, which both
-// the first kernel's rows and the second one's reductions have, too.
-std::vector<KernelSpec> cut_rows(const KernelSpec& spec, CutRows rows, bool pieces,
-                                 Temporaries& temporaries) {
-  if (rows.parts == 1 && !pieces) return {spec};
-  const int shared = spec.rowwise().outer_rank + pieces;
-  KernelSpec cut = std::move(rows.spec), whole;
-
-  // Partial results lie part by part, so that neighbouring rows stay neighbours.
-  const Dims partial_dim = part_of(cut.extent, 0, cut.rowwise().outer_rank);
-  const Access written = packed_access(cut.extent.size(), 0, partial_dim);
-  const std::int64_t size = columns_of(cut);
-
-  const RowwiseSpec& of_rows = spec.rowwise();
-  whole.family = RowwiseSpec{.outer_rank = of_rows.outer_rank};
-  whole.nodes = spec.nodes;
-  whole.extent = part_of(spec.extent, 0, shared);
-  whole.extent.push_back(rows.parts);
-  Access read;
-  read.stride = Dims::filled(shared + 1, 0);
-  for (int i = 0; i < shared; ++i) read.stride[i] = written.stride[i + rows.added];
-  read.stride[shared] = count(spec.extent, 0, shared);
-
-  const KernelSpec source = cut;
-  // What the parts of each reduction are read from, and the statement with its result.
-  std::vector<KernelPort> parts(of_rows.reductions.size());
-  std::vector<int> results(of_rows.reductions.size());
-  cut.body.statements.clear();
-  cut.ports.clear();
-  whole.scalars = cut.scalars;
-  BodyCopy head(source, cut, source.extent.size()), tail(spec, whole, shared);
-  for (std::size_t i = 0; i < source.body.statements.size(); ++i) {
-    const Statement& s = source.body.statements[i];
-    const int id = static_cast<int>(i);
-    if (s.kind == StatementKind::reduce || (s.kind == StatementKind::store && s.phase == 0)) {
-      head.copy(id);
-    } else if (s.kind == StatementKind::store) {
-      const Statement& copy = whole.body.statements[static_cast<std::size_t>(tail.copy(id))];
-      if (s.per_row) continue;
-      Window first;  // of the parts, each of which comes here
-      first.coefficient = Dims::filled(shared + 1, 0);
-      first.coefficient[shared] = 1;
-      first.extent = 1;
-      whole.ports[static_cast<std::size_t>(copy.port)].access.windows.push_back(std::move(first));
-    } else if (s.kind == StatementKind::reduced) {
-      const auto number = static_cast<std::size_t>(s.port);
-      const KernelReduction& r = of_rows.reductions[number];
-      const DataType type = partial_type(r.mode, r.arithmetic);
-      Statement partial = statement(StatementKind::partial, type, s.label);
-      partial.port = s.port;
-      partial.per_row = true;
-      partial.phase = r.phase + 1;
-      const KernelPort port = temporaries.add(s.label + "_parts", type, partial_dim, written);
-      head.add_store(head.add(std::move(partial)), type, port, true);
-      parts[number] = read_back(port, read);
-      if (r.phase == 0) {
-        cut.rowwise().reductions[number].length = size;
-        if (of_rows.phases > 2) head.set(id, head.add(s));  // of the part alone
-        results[number] =
-            finish_parts(whole, tail, parts[number], r.mode, r.arithmetic, r.length, s.label);
-      } else {
-        const auto centre = static_cast<std::size_t>(centre_of(spec, s.port));
-        results[number] = finish_squares(whole, tail, parts[centre], parts[number], results[centre],
-                                         r, size, s.label);
-      }
-      tail.set(id, results[number]);
-    }
-  }
-  whole.rowwise().any_length = rows.any_number;
-  simplify_domain(cut);
-  simplify_domain(whole);
-  return {std::move(cut), std::move(whole)};
 }
 
 // What divides all lengths of the spec's rows, where it changes; else 0.
@@ -489,7 +374,8 @@ std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
     keep_size(spec, columns_of(any->spec), context);
     return cut_rows(spec, std::move(*any), false, temporaries);
   }
-  return cut_rows(spec, in_parts(spec, wished), false, temporaries);
+  auto even = in_even_parts(spec, wished, device);
+  return cut_rows(spec, even ? std::move(*even) : in_parts(spec, wished), false, temporaries);
 }
 
 }  // namespace sinter

@@ -1,6 +1,7 @@
 // Reductions that one kernel could only compute with most of a GPU idle, or not at all, become
 // several kernels that hand each other partial results:
-//   - few long rows are cut in parts, whose partial results a second kernel combines;
+//   - few long rows are cut in parts, whose partial results a second kernel combines
+//   (cut_rows.hpp);
 //   - a kernel of several phases over few rows becomes a kernel a phase, but averages and squared
 //     distances from them are made together, part by part (statistics.hpp);
 //   - so are those of rows whose memory is many short pieces (a group's channels, which lie
