@@ -164,7 +164,8 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
       S::Box::prefetch(args);
       typename S::PipeBoxes{shared + S::pipe_boxes}.init(1, S::consumers * 4);
     }
-    again_of<S>(memory.pointer).sums[0] = again_of<S>(memory.pointer).sums[1] = 0;
+    again_of<S>(memory.pointer).sums[0] = 0;
+    again_of<S>(memory.pointer).sums[1] = 0;
     hopper::barrier_init(shared + S::full_k, 1);
     hopper::barrier_init(shared + S::full_v, 1);
     hopper::barriers_are_ready();

@@ -209,14 +209,15 @@ void share_keys(const KernelSpec& spec, double units, const DeviceModel& device,
 double microseconds_of_join(const AttentionConfig& e, double items, int width) {
   // Each of 128 threads reads four columns of a row at a time, of so many parts (PartsOfKeys). (On
   // an H200, us, shares and parts that another kernel joins, h32 of 8, 8192 keys: d128, b4, one
-  // query 38.6 and 37.3, four 46.1 and 39.0; d256, b4 74 and 67, b8 h8 of 1 31.9 and 25.5.)
-  constexpr double kCount = 1, kRead = 1.3, kAtOnce = 128 * 4, kCluster = 0.7;
+  // query 38.6 and 37.3, four 46.1 and 39.0; d256, b4 74 and 67, b8 h8 of 1 31.9 and 25.5. Clusters
+  // of eight blocks and 16 parts, b4, 32 heads of one, 4096 keys, d64: 9.1 and 6.2.)
+  constexpr double kCount = 1, kRead = 1.3, kAtOnce = 128 * 4, kCluster = 0.7, kClusterMore = 1.1;
   constexpr double kMeasured = 16;  // parts that kCluster was measured with
   const double parts = std::max(1.0, e.grid / items);
   if (e.attention.parts >= 0 && e.consumers > 1) return kCount + kRead * (1 + std::ceil(parts));
   // Of a cluster, by one block from shared memory.
   if (e.key_blocks > 1)
-    return kCluster * std::ceil(e.part_rows * up(width, 16) / kAtOnce) *
+    return (kCluster + kClusterMore * (std::ceil(e.part_rows * up(width, 16) / kAtOnce) - 1)) *
            (e.consumers > 1 ? e.key_blocks / kMeasured : 1);
   return kCount + kRead * std::ceil(e.part_rows * up(width, 16) / kAtOnce) *
                       std::ceil(parts / (width <= 128 ? 16 : 8));
@@ -311,10 +312,10 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
   const double clocks =
       e.tile_q * e.tile_k *
       std::max(2 * (scores * part(e.k, depth) + part(e.v, width)) / kOperations / reached,
-               is_f8(e.k.map.type)                        ? kScoreF8
-               : few && e.alternating == 1                ? kScoreAlone
-               : e.wide || rows_of(spec) <= kConsumerRows ? 0
-                                                          : kScore);  // of a tile
+               is_f8(e.k.map.type)         ? kScoreF8
+               : few && e.alternating == 1 ? kScoreAlone
+               : e.wide                    ? 0
+                                           : kScore);  // of a tile
   constexpr std::int64_t kFewRows = 16;
   const bool beside =
       few && a.splits > 1 && rows_of(spec) > kFewRows && 2 * static_cast<int>(e.grid) > device.sms;
