@@ -157,3 +157,24 @@ def attention_backward_walk(name, b=1, hq=8, sq=270, skv=270, d=128, dv=128, io=
 attention_backward_walk("causal", attn_scale=0.09, causal_mask=True)
 attention_backward_walk("bottom_right", b=2, sq=150, skv=260, attn_scale=0.09, causal_mask_bottom_right=True, io="f16")
 attention_backward_walk("narrow_values", hq=7, sq=140, skv=200, d=96, dv=72, attn_scale=0.1, causal_mask=True)
+
+
+# Rows of Q and dO and keys that are not finite, where all but the first or the last pairs do not see them: those count for nothing.
+def attention_backward_not_finite(name, where, h=2, s=70, d=64, io="bf16"):
+    g = Graph("attention_backward_not_finite_" + name, io)
+    ports = {port: g.tensor(port.lower(), [1, h, s, d]) for port in ("Q", "K", "V", "O", "dO")}
+    t, mode, row = (where, "cmp_gt", s - 3) if where == "K" else (where, "cmp_lt", 2)
+    index = g.pointwise("gen_index", "row", ports[t], axis=2)
+    g.pointwise(mode, "chosen", index, g.value("from_row", float(row)))
+    g.pointwise("binary_select", t + "_not_finite", g.value("infinite", "inf"), ports[t], "chosen")
+    ports[t] = g.tensor(t + "_not_finite", data_type=io)
+    stats = g.tensor("stats", [1, h, s, 1], data_type="f32")
+    g.node("sdpa_backward", {**ports, "Stats": stats}, {"dQ": "dQ", "dK": "dK", "dV": "dV"}, attn_scale=0.125, causal_mask=True)
+    g.output("dQ", "dK", "dV")
+
+
+attention_backward_not_finite("queries", "Q")
+attention_backward_not_finite("keys", "K", d=128, io="f16")
+attention_backward_not_finite("results", "dO", d=72)
+attention_backward_not_finite("wide_keys", "K", h=1, d=136)
+attention_backward_not_finite("f32_results", "dO", d=32, io="f32")
