@@ -6,8 +6,10 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <string_view>
 #include <vector>
 
+#include "embed/embedded.hpp"
 #include "emit/body_text.hpp"
 #include "reference/bounded_math.hpp"
 #include "reference/element.hpp"
@@ -158,6 +160,23 @@ TEST_CASE("rounding a double to odd first makes the second rounding the only one
   CHECK(device::round_to_odd(1e300) == 0x1.fffffep127f);
   CHECK(std::isinf(device::round_to_odd(INFINITY)));
   CHECK(std::isnan(device::round_to_odd(NAN)));
+}
+
+// in_both_words() says why.
+TEST_CASE("doubles are converted to 32 bits behind an addition") {
+  int seen = 0;
+  for (const auto& file : sinter::embedded_files()) {
+    INFO(file.name);
+    const std::string_view text = file.text;
+    for (auto at = text.find("__double2"); at != text.npos; at = text.find("__double2", at + 1)) {
+      if (text.substr(at).starts_with("__double2ll")) continue;
+      const auto operand = text.find('(', at) + 1;
+      INFO(text.substr(at, 60));
+      CHECK(text.substr(operand).starts_with("in_both_words("));
+      ++seen;
+    }
+  }
+  CHECK(seen >= 3);
 }
 
 TEST_CASE("device integers saturate, NaN is zero, and bool is not zero") {

@@ -15,6 +15,7 @@ namespace on_device {
 #define asm(...) static_cast<void>(0)
 unsigned __float_as_uint(float);
 float __uint_as_float(unsigned);
+double __dadd_rn(double, double);
 float __double2float_rn(double), __double2float_rz(double);
 int __double2int_rn(double), __float2int_rn(float);
 long long __double2ll_rn(double), __float2ll_rn(float);

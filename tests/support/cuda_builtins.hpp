@@ -15,6 +15,7 @@ inline float __uint_as_float(unsigned x) { return bits_as<float>(x); }
 inline float __int_as_float(int x) { return bits_as<float>(x); }
 inline long long __double_as_longlong(double x) { return bits_as<long long>(x); }
 inline double __longlong_as_double(long long x) { return bits_as<double>(x); }
+inline double __dadd_rn(double x, double y) { return x + y; }
 inline float __double2float_rn(double x) { return static_cast<float>(x); }
 inline float __double2float_rz(double x) {
   const float r = static_cast<float>(x);

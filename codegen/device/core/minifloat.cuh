@@ -35,10 +35,15 @@ SINTER_DEVICE float decode_magnitude(unsigned code) {
   return __uint_as_float(code << (23 - mantissa)) * scale;
 }
 
+// x, by an addition that no compiler leaves out, before it is converted to 32 bits. Of two such
+// conversions that name the same registers ptxas 13.0 drops the second one where only the upper
+// word was written between them, as where 1.0 or 0.0 is selected: an addition writes both words.
+SINTER_DEVICE double in_both_words(double x) { return __dadd_rn(x, -0.0); }
+
 // x toward zero, with the last bit set where that was not exact. A second rounding to a format with
 // at least two bits less then gives what one rounding of x would (Boldo and Melquiond, 2008).
 SINTER_DEVICE float round_to_odd(double x) {
-  const float toward_zero = __double2float_rz(x);
+  const float toward_zero = __double2float_rz(in_both_words(x));
   const bool exact = static_cast<double>(toward_zero) == x || x != x;
   return exact ? toward_zero : __uint_as_float(__float_as_uint(toward_zero) | 1u);
 }

@@ -111,7 +111,7 @@ struct BuiltinFormat {
 template <>
 struct Format<f32> : BuiltinFormat<f32> {
   static SINTER_DEVICE f32 encode(float x) { return x; }
-  static SINTER_DEVICE f32 encode(double x) { return __double2float_rn(x); }
+  static SINTER_DEVICE f32 encode(double x) { return __double2float_rn(in_both_words(x)); }
 };
 template <>
 struct Format<f64> : BuiltinFormat<f64> {
@@ -121,7 +121,9 @@ struct Format<f64> : BuiltinFormat<f64> {
 template <>
 struct Format<i32> : BuiltinFormat<i32> {
   static SINTER_DEVICE i32 encode(float x) { return x != x ? 0 : __float2int_rn(x); }
-  static SINTER_DEVICE i32 encode(double x) { return x != x ? 0 : __double2int_rn(x); }
+  static SINTER_DEVICE i32 encode(double x) {
+    return x != x ? 0 : __double2int_rn(in_both_words(x));
+  }
 };
 template <>
 struct Format<i64> : BuiltinFormat<i64> {
