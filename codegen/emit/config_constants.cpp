@@ -124,6 +124,7 @@ void add_constants(const KernelSpec& spec, const MmaConfig& e, std::vector<Confi
                      {"products", 1},
                      {"n_fastest", e.n_fastest, true}});
   if (t.held_steps > 1) c.push_back({"held_steps", t.held_steps});
+  if (t.split > 1) c.push_back({"split", t.split});
 }
 
 void add_walk(const KernelSpec& spec, const DepthwiseConfig& e, std::vector<ConfigConstant>& c) {

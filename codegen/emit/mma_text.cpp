@@ -15,9 +15,9 @@ std::string held_type(const KernelSpec& spec, const MmaOperand& o, std::size_t p
   const PortPack& pack = o.packing.ports[port];
   const DataType of = spec.ports[port].type;
   // Measured with several steps alone. (One step: i8 52.4 us instead of 54.6, scaled 69.0 and 62.4;
-  // four 31.3 and 37.0, scaled 32.0 and 35.0; see streaming_tile.)
-  const bool bytes =
-      steps > 1 && o.packing.width % 4 == 0 && (of == DataType::i8 || of == DataType::u8);
+  // four 31.3 and 37.0, scaled 32.0 and 35.0; see held_tile.)
+  const bool bytes = (steps > 1 || o.streamed) && o.packing.width % 4 == 0 &&
+                     (of == DataType::i8 || of == DataType::u8);
   const auto type = storage_type(spec.ports[port].type);
   switch (pack.kind) {
     case PortPack::Kind::same:
@@ -41,6 +41,25 @@ std::pair<std::int64_t, std::int64_t> reach(const KernelSpec& spec, const Access
     walk(a.stride[i] * std::max<std::int64_t>(0, extent[i] - 1));
   for (const auto& w : a.windows) walk(w.stride * std::max<std::int64_t>(0, w.extent - 1));
   return {first, last + 1};
+}
+
+void print_copied(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                  std::size_t port) {
+  out.line("using Access = Config::{};", names.access[port]);
+  out.line("SINTER_DEVICE static const {}* base(const Args& args) {{ return args.{}; }}",
+           storage_type(spec.ports[port].type), names.port[port]);
+}
+
+// How 16 bytes of it become a pack.
+void print_streamed(TextWriter& out, const KernelSpec& spec, const MmaOperand& o,
+                    std::size_t port) {
+  out.line("static constexpr bool streamed = true;");
+  out.open("SINTER_DEVICE static auto pack(const float4& bytes) {{");
+  out.line("{} pack;", held_type(spec, o, port, 1));
+  for (int i = 0; i < 4; ++i)
+    out.line("pack.set_word({}, __float_as_uint(bytes.{}));", i, "xyzw"[i]);
+  out.line("return pack;");
+  out.close("}");
 }
 
 void print_operand_fragment(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
@@ -79,9 +98,8 @@ void print_mma_operand(TextWriter& out, const KernelSpec& spec, const KernelName
   const int last = body.size() - 1;
   const auto port = static_cast<std::size_t>(std::max(0, body.statement(last).port));
   if (o.copied) {
-    out.line("using Access = Config::{};", names.access[port]);
-    out.line("SINTER_DEVICE static const {}* base(const Args& args) {{ return args.{}; }}",
-             storage_type(spec.ports[port].type), names.port[port]);
+    print_copied(out, spec, names, port);
+    if (o.streamed) print_streamed(out, spec, o, port);
     out.line("struct Fragment {{}};");
   } else {
     print_operand_fragment(out, spec, names, o, steps);
@@ -113,7 +131,9 @@ class MmaText : public ContractionText {
         e_(*kernel.mma()) {}
 
   std::string header() const override {
-    return e_.cuda_cores() ? "contraction_fma" : "contraction_mma";
+    return e_.cuda_cores()     ? "contraction_fma"
+           : e_.tile.split > 1 ? "contraction_streamed_parts"
+                               : "contraction_mma";
   }
   std::string_view summary() const override {
     return e_.cuda_cores() ? "sums of products" : "sums of products on tensor cores";
@@ -127,7 +147,12 @@ class MmaText : public ContractionText {
     print_retaken(out, spec_, names_, counted);
     print_packed_epilogue(out, spec_, names_, body_, {.counted = counted});
   }
+  std::string_view cluster() const override {
+    return e_.tile.split > 1 ? " SINTER_CLUSTER(Config::split)" : "";
+  }
   std::string call() const override {
+    if (e_.tile.split > 1)
+      return "sinter::contraction::run_streamed_parts<Config, OperandA, OperandB, Body>(args);";
     return fmt::format("sinter::contraction::{}<Config, OperandA, OperandB, Body>(args, {});",
                        e_.cuda_cores() ? "run_by_threads" : "run_by_warps", rows());
   }

@@ -3,7 +3,7 @@ from corpus_graph import Graph
 
 
 def few_rows_narrow_weights(name, rows, n, k, value, block=0, scale="bf16", along_k=True, io="bf16"):
-    """Weights of 8 or 4 bits past few rows: several steps of them wait in registers."""
+    """Weights of 8 or 4 bits past few rows: those along k stream, of others several steps wait in registers."""
     g = Graph("few_rows_" + name, io)
     g.tensor("x", [1, rows, k])
     w = {"stride": [n * k, 1, k]} if along_k else {}
@@ -24,3 +24,14 @@ few_rows_narrow_weights("i8_blocks", 9, 1024, 4096, "i8", 32)
 few_rows_narrow_weights("i8_across", 3, 1024, 4096, "i8", 64, along_k=False)
 few_rows_narrow_weights("i8_odd_k", 4, 72, 1061, "i8")
 few_rows_narrow_weights("mx_f4", 40, 1024, 4096, "f4e2m1", 32, "f8e8m0")
+few_rows_narrow_weights("i8_half_lines", 33, 1000, 4160, "i8")
+few_rows_narrow_weights("i8_pairs", 3, 8600, 576, "i8")
+few_rows_narrow_weights("f8", 24, 136, 2048, "f8e4m3")
+few_rows_narrow_weights("u8", 17, 72, 1152, "u8")
+
+g = Graph("few_rows_i8_left", "bf16")  # weights times columns
+g.tensor("w", [1, 1032, 4096], data_type="i8")
+g.tensor("x", [1, 4096, 13], stride=[13 * 4096, 1, 4096])
+g.tensor("s", [1, 1032, 1], data_type="f32")
+g.pointwise("mul", "y", g.matmul("w", "x", "sums"), "s")
+g.output("y")

@@ -279,6 +279,10 @@ inline unsigned pair(bf16, float low, float high) {
   return hardware::to_bf16(low) | static_cast<unsigned>(hardware::to_bf16(high)) << 16;
 }
 
+inline unsigned subtract(bf16, unsigned x, unsigned y) {
+  const auto value = [](unsigned bits) { return __uint_as_float(bits << 16); };
+  return pair(bf16{}, value(x) - value(y), value(x >> 16) - value(y >> 16));
+}
 inline unsigned bytes_of(unsigned x, unsigned y, unsigned which) {
   const unsigned long long both = x | static_cast<unsigned long long>(y) << 32;
   unsigned r = 0;

@@ -112,31 +112,61 @@ TEST_CASE("sums of integers leave f32 before it would round them") {
   CHECK(steps_before(boolean, i8, 131072) == 0);
 }
 
-// A product of `rows` x 4096 x 4096 of bf16 with weights of a type.
-MmaTile tile_past(std::int64_t rows, DataType weights, std::int64_t depth = 4096) {
-  SpecBuilder s(Family::contraction, {rows, 4096, depth});
+// A product of `rows` of bf16 with weights of a type.
+MmaConfig engine_past(std::int64_t rows, DataType weights, std::int64_t depth, bool along_k,
+                      std::int64_t columns = 4096) {
+  SpecBuilder s(Family::contraction, {rows, columns, depth});
   s.spec.contraction().m = s.spec.contraction().n = 1;
   s.spec.contraction().k_indices = {KIndex::channels};
   s.into(s.spec.contraction().a().body).load("a", s.port("a", bf16, strided({depth, 0, 1})));
-  s.into(s.spec.contraction().b().body).load("b", s.port("b", weights, strided({0, depth, 1})));
+  s.into(s.spec.contraction().b().body)
+      .load("b", s.port("b", weights, along_k ? strided({0, depth, 1}) : strided({0, 1, columns})));
   s.into(s.spec.body);
-  s.store(s.accumulator("c"), s.port("c", f32, strided({4096, 1, 0}), true));
-  const auto plan = plan_mma(s.spec, device_model());
+  s.store(s.accumulator("c"), s.port("c", f32, strided({columns, 1, 0}), true));
+  const auto plan = plan_mma(s.spec, device_model("sm_90a"));
   REQUIRE(plan);
-  return plan->engine.tile;
+  return plan->engine;
+}
+MmaTile tile_past(std::int64_t rows, DataType weights, std::int64_t depth = 4096,
+                  bool along_k = true) {
+  return engine_past(rows, weights, depth, along_k).tile;
 }
 
-TEST_CASE("registers hold several steps of weights of 8 bits that stream past few rows") {
-  const MmaTile few = tile_past(5, i8);
+TEST_CASE("weights of 8 bits that lie along k stream past few rows") {
+  const MmaConfig few = engine_past(5, i8, 4096, true);
+  CHECK(few.b.streamed);
+  CHECK(few.b.packing.width == 16);
+  CHECK(few.tile.held_steps == 1);
+  CHECK(few.tile.line == 256);  // bytes of the copied operand, 128 of what streams
+  CHECK(std::pair(few.tile.m, few.tile.n) == std::pair(16, 128));
+  CHECK(few.grid == 32);
+  const MmaConfig pairs =
+      engine_past(5, i8, 4096, true, 14336);  // the tiles are nearly as many as SMs
+  CHECK(pairs.tile.split == 2);
+  CHECK(pairs.grid == 112 * 2);
+  CHECK(engine_past(5, i8, 512, true, 14336).tile.split == 1);  // few steps in all
+  CHECK(tile_past(17, f8e4m3).m == 32);
+  CHECK(tile_past(64, u8).m == 64);
+  CHECK_FALSE(engine_past(65, i8, 4096, true).b.streamed);
+  CHECK(tile_past(16, i8, 4096 + 64).line == 128);  // half a line is left
+  CHECK_FALSE(engine_past(16, bf16, 4096, true).b.streamed);
+  CHECK_FALSE(engine_past(16, i8, 4096 + 16, true).b.streamed);  // no whole stages
+  CHECK_FALSE(engine_past(16, i8, 4096, false).b.streamed);
+}
+
+TEST_CASE("registers hold several steps of weights of 8 bits that lie along n") {
+  const auto held = [](std::int64_t rows, DataType weights, std::int64_t depth = 4096) {
+    return tile_past(rows, weights, depth, false);
+  };
+  const MmaTile few = held(5, i8);
   CHECK(few.held_steps == 4);
   CHECK(few.line == 128);
   CHECK(std::pair(few.m, few.n) == std::pair(16, 64));
-  CHECK(tile_past(17, f8e4m3).m == 32);
-  CHECK(tile_past(17, f8e4m3).held_steps == 4);
-  CHECK(tile_past(64, u8).held_steps == 2);
-  CHECK(tile_past(65, i8).held_steps == 1);
-  CHECK(tile_past(16, bf16).held_steps == 1);      // copied
-  CHECK(tile_past(16, i8, 256).held_steps == 2);   // few steps in all
+  CHECK(held(17, f8e4m3).m == 32);
+  CHECK(held(17, f8e4m3).held_steps == 4);
+  CHECK(held(64, u8).held_steps == 2);
+  CHECK(held(65, i8).held_steps == 1);
+  CHECK(held(16, i8, 256).held_steps == 2);        // few steps in all
   CHECK(tile_past(16, i8, 4100).held_steps == 1);  // rows of no whole packs
 }
 

@@ -94,6 +94,12 @@ SINTER_DEVICE unsigned bytes_of(unsigned x, unsigned y, unsigned which) {
 // The lower, or the upper, halves of two words.
 SINTER_DEVICE unsigned low_halves(unsigned x, unsigned y) { return __byte_perm(x, y, 0x5410); }
 SINTER_DEVICE unsigned high_halves(unsigned x, unsigned y) { return __byte_perm(x, y, 0x7632); }
+// Differences of two pairs.
+SINTER_DEVICE unsigned subtract(bf16, unsigned x, unsigned y) {
+  unsigned r;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(y), "r"(0xbf80bf80u), "r"(x));
+  return r;
+}
 #ifdef SINTER_HARDWARE_F8
 SINTER_DEVICE unsigned pair(f16, f8e4m3 low, f8e4m3 high) {
   unsigned r;

@@ -31,6 +31,15 @@ SINTER_DEVICE unsigned pair(Number number, const BytePack<Element, width, aligne
   if (!held.inside) return 0;
   return warp_matrix::pair(number, get<float>(held, 2 * i), get<float>(held, 2 * i + 1));
 }
+// As bf16, whose mantissa has a bit less: a byte is put behind 0x43, so that its last seven bits
+// are those past 128 and the sign is the last of the exponent, 128 or 256, which is taken off.
+template <int width, int aligned>
+SINTER_DEVICE unsigned pair(bf16 number, const BytePack<i8, width, aligned>& held, int i) {
+  if (!held.inside) return 0;
+  const unsigned halves =
+      warp_matrix::bytes_of(held.word(i / 2), 0x43434343u, i % 2 == 0 ? 0x4140u : 0x4342u);
+  return warp_matrix::subtract(number, halves & 0xff7fff7fu, halves & 0xff80ff80u);
+}
 template <class Number, class Held>
 SINTER_DEVICE unsigned pair(Number number, const Held& held, int i) {
   if (!held.inside) return 0;
@@ -50,7 +59,9 @@ struct Loader {
   using Number = typename Config::Number;
   static constexpr bool k_fastest = Operand::k_fastest, copied = Operand::copied;
   static constexpr bool transposed = requires { requires Operand::transposed; };
-  using Layout = Panel<Number, k_fastest, rows, Config::tile_k, transposed>;
+  static constexpr bool streamed = requires { requires Operand::streamed; };
+  using Layout = Choice<streamed, BytePanel<rows, Config::tile_k>,
+                        Panel<Number, k_fastest, rows, Config::tile_k, transposed>>;
   static constexpr int width = Operand::width, packs = Layout::each / width;  // of a chunk
   static constexpr int all = Layout::lines * Layout::chunks;                  // chunks of a step
   static constexpr int own = static_cast<int>(ceil_divide(all, Config::threads));

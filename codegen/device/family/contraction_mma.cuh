@@ -13,6 +13,7 @@
 #pragma once
 #include "sinter/device/family/contraction_epilogue.cuh"
 #include "sinter/device/family/contraction_loader.cuh"
+#include "sinter/device/family/contraction_streamed.cuh"
 #include "sinter/device/family/contraction_warp_tiles.cuh"
 
 namespace sinter::contraction {
@@ -177,7 +178,10 @@ SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
     a.aim(place.batch, at.row0, at.row_end, rows);
     b.aim(place.batch, at.column0, P::columns, rows);
     WarpSums<Config> sums;
-    sum_warp_tile<Config>(args, a, b, shared, row, column, sums);
+    if constexpr (LoaderA::streamed || LoaderB::streamed)
+      sum_streamed_tile<Config, A, B>(args, a, b, shared, row, column, 0, T::steps, sums.acc);
+    else
+      sum_warp_tile<Config>(args, a, b, shared, row, column, sums);
 
     place.row_end = at.row_end;
     const Index end = at.column0 + column + T::columns;

@@ -41,6 +41,21 @@ struct Panel {
   }
 };
 
+// A step of an operand of bytes that lie along k, as they are: see contraction_streamed.cuh. Chunks
+// are permuted so that what eight lanes read, four chunks of two lines, spreads over all banks.
+template <int rows_, int depth>
+struct BytePanel {
+  static constexpr bool k_fastest = true, transposed = false;
+  static constexpr int rows = rows_, lines = rows;
+  static constexpr int each = 16, chunks = depth / each;  // of a line
+  static constexpr int bytes = lines * chunks * 16, apart = 1;
+  static_assert(chunks == 4 || chunks == 8);
+
+  static SINTER_DEVICE int place(int line, int chunk) {
+    return (line * chunks + (chunk ^ (chunks == 8 ? (line & 1) * 4 : 0))) * 16;
+  }
+};
+
 // Reads a warp's fragments of an operand from its panels: for 16 rows and 32 bytes of k four blocks
 // of 8 rows and 16 bytes. Of A, the rows change first from block to block; of B, whose blocks are
 // used in pairs of all k, k does. What differs from lane to lane is kept in a few registers, the

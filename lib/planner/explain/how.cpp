@@ -116,6 +116,8 @@ std::string how_mma(Config& get, const PlanKernel&, std::string_view gpu) {
          moved("A", get("a_copied"), get("a_width")) + moved("B", get("b_copied"), get("b_width")) +
          (get.some("held_steps") ? fmt::format("; registers hold {} steps", get("held_steps"))
                                  : "") +
+         (get.some("split") ? fmt::format("; split k: {} thread blocks a tile", get("split"))
+                            : "") +
          (get("promote_every") > 0 ? fmt::format("; sums move to 32-bit integers every {} terms",
                                                  get("promote_every") * get("tile_k"))
                                    : "") +
@@ -279,6 +281,7 @@ constexpr EngineSentence kSentences[] = {
     {"contraction_simt", how_simt},
     {"contraction_fma", how_mma},
     {"contraction_mma", how_mma},
+    {"contraction_streamed_parts", how_mma},
     {"contraction_wgmma", how_wgmma},
     {"contraction_image_rows", how_image_rows},
     {"contraction_chained", how_chained},

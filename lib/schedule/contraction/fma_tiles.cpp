@@ -76,7 +76,7 @@ double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
 int fma_blocks(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   const int threads = 32 * t.warps_m * t.warps_n,
             by_registers = device.registers_per_sm / (std::min(255, registers(w, t)) * threads),
-            by_memory = device.shared_per_sm / (shared_bytes(t) + device.shared_reserved);
+            by_memory = device.shared_per_sm / (shared_bytes(w, t) + device.shared_reserved);
   return std::clamp(std::min(by_registers, by_memory), 1, 8);
 }
 
@@ -92,7 +92,7 @@ std::vector<EstimatedMmaTile> fma_tiles(const MmaWork& w, const DeviceModel& dev
       for (const Pipeline& p : kPipelines) {
         t.line = p.line;
         t.stages = p.stages;
-        if (shared_bytes(t) <= device.shared_per_cta && held_registers(w, t) <= kMostHeld &&
+        if (shared_bytes(w, t) <= device.shared_per_cta && held_registers(w, t) <= kMostHeld &&
             registers(w, t) <= 255 && code_size(w, t) <= most_code)
           legal.push_back({t, estimate(w, t, device) / device.clock});
       }

@@ -93,6 +93,23 @@ struct Started {
   MmaWork work;
   Group m, n;
 };
+
+// Bytes that stream past few rows, which are copied in whole moves, come as they are.
+void stream(Started& s) {
+  if (!streams(s.work)) return;
+  const bool past_rows = s.work.rows <= s.work.columns;
+  MmaConfig& e = s.plan.engine;
+  MmaOperand &bytes = past_rows ? e.b : e.a, &rows = past_rows ? e.a : e.b;
+  if (!rows.k_fastest || rows.ragged || rows.packing.width * info(e.number).bytes != kMoveBytes)
+    return;
+  const ContractionSpec& c = s.plan.spec.contraction();
+  const auto streamed =
+      stream_operand(s.plan.spec, (past_rows ? c.b() : c.a()).body, bytes, streamed_depth(s.work));
+  if (!streamed) return;
+  bytes = *streamed;
+  (past_rows ? s.work.b : s.work.a).streamed = true;
+}
+
 Started start(const KernelSpec& given, DataType number, int run) {
   Started s{{given, {}, {}, false, 0}, {}, {}, {}};
   KernelSpec& spec = s.plan.spec;
@@ -125,6 +142,7 @@ Started start(const KernelSpec& given, DataType number, int run) {
             weigh(spec, c.a().body, e.a),
             weigh(spec, c.b().body, e.b),
             c.rows.on ? extent(0, first_m) : 0};
+  stream(s);
   for (const auto& st : spec.body.statements)
     if (is_load(st) || is_store(st))
       s.work.extra_bytes += info(spec.ports[static_cast<std::size_t>(st.port)].type).bytes;
@@ -169,11 +187,11 @@ MmaPlan finished(Started s, const EstimatedMmaTile& chosen, int least_blocks) {
   e.wide_index = needs_wide_index(spec);
   e.threads = 32 * tile.warps_m * tile.warps_n;
   e.least_blocks = least_blocks;
-  e.tiles = most_tiles(s.work, tile);
+  e.tiles = most_tiles(s.work, tile) * tile.split;
   e.grid = clamp_grid(e.tiles);
   e.microseconds = s.plan.microseconds = chosen.microseconds;
   e.unroll = e.packing.width >= 8 ? 2 : 4;
-  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(tile));
+  e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(s.work, tile));
   return std::move(s.plan);
 }
 
@@ -266,7 +284,8 @@ std::optional<MmaPlan> schedule_as(const MmaConfig& decided, const KernelSpec& s
   const MmaConfig& own = plan->engine;
   const auto alike = [](const MmaOperand& a, const MmaOperand& b) {
     return a.k_fastest == b.k_fastest && a.copied == b.copied && a.ragged == b.ragged &&
-           a.joined == b.joined && a.plain == b.plain && holds(a.packing, b.packing);
+           a.joined == b.joined && a.streamed == b.streamed && a.plain == b.plain &&
+           holds(a.packing, b.packing);
   };
   if (own.number != decided.number || own.n_fastest != decided.n_fastest ||
       (own.promote_every > 0) != (decided.promote_every > 0) || !alike(decided.a, own.a) ||
@@ -279,7 +298,7 @@ std::optional<MmaPlan> schedule_as(const MmaConfig& decided, const KernelSpec& s
     return std::ceil(elements(plan->spec.extent, from, to) / tile);
   };
   e.tiles = elements(plan->spec.extent, 0, c.batch) * tiles(c.first_m(), c.first_n(), e.tile.m) *
-            tiles(c.first_n(), c.first_k(), e.tile.n);
+            tiles(c.first_n(), c.first_k(), e.tile.n) * e.tile.split;
   e.grid = clamp_grid(e.tiles);
   if (ordinary) {
     const auto& legal = plan->choice.tiles;

@@ -21,7 +21,9 @@ struct MmaOperand {
   bool joined = false;    // the indices of k lie one behind another, as if they were one
   // It lies along k in memory and along its rows in shared memory; copied element by element.
   bool transposed = false;
-  bool plain = false;  // not copied: but loaded, and its pairs need no float between
+  // Copied as it is: bytes along k, which threads convert and scale behind shared memory.
+  bool streamed = false;
+  bool plain = false;  // not copied as a factor: but loaded, and its pairs need no float between
   Packing packing;     // neighbours that move together
 };
 
@@ -30,6 +32,7 @@ struct MmaTile {
   int warps_m = 2, warps_n = 2;
   int line = 64;  // bytes of k in a stage
   int stages = 4;
+  int split = 1;       // blocks of a cluster that share k, of what is streamed
   int held_steps = 1;  // of what passes through registers, fetched so many steps before it is put
 };
 

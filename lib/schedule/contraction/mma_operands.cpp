@@ -177,10 +177,30 @@ MmaOperand choose_operand(const KernelSpec& given, const Body& body, DataType nu
   return load_cost(other) < load_cost(usual) ? other : usual;
 }
 
+std::optional<MmaOperand> stream_operand(const KernelSpec& given, const Body& body,
+                                         const MmaOperand& held, int depth) {
+  const KernelSpec spec = held.joined ? with_joined_depth(given) : given;
+  const int k = held.packing.dim;
+  if (!held.plain || !held.k_fastest || spec.extent[k] % kMoveBytes != 0 ||
+      count(spec.extent, spec.contraction().first_k(), spec.extent.size()) % depth != 0)
+    return {};
+  MmaOperand o = held;
+  o.copied = o.streamed = true;
+  o.packing.width = kMoveBytes;
+  const auto port = static_cast<std::size_t>(body.statements[0].port);
+  const KernelPort& p = spec.ports[port];
+  PortPack& pack = o.packing.ports[port];
+  pack = hold_port(spec, p, {k, 1}, kMoveBytes, false);
+  if (pack.kind != PortPack::Kind::pack || pack.aligned != kMoveBytes || info(p.type).bytes != 1 ||
+      p.together != 1 || !p.access.windows.empty() || !p.access.via.empty())
+    return {};
+  return o;
+}
+
 OperandWeight weigh(const KernelSpec& spec, const Body& body, const MmaOperand& o) {
   OperandWeight weight;
   if (o.copied) return weight;
-  auto& [held, code, narrow] = weight;
+  auto& [held, code, narrow, streamed] = weight;
   for (const PortPack& p : o.packing.ports) {
     const KernelPort& port = spec.ports[static_cast<std::size_t>(&p - o.packing.ports.data())];
     const double bytes = info(port.type).bytes;

@@ -17,11 +17,17 @@ void order_depth(KernelSpec& spec);
 MmaOperand choose_operand(const KernelSpec& spec, const Body& body, DataType number, Group rows,
                           bool renumbered, bool transposed = false);
 
+// An operand of bytes that lie along k as it is streamed, in whole stages of `depth`; nothing where
+// it is none. `held`: as it would pass through registers.
+std::optional<MmaOperand> stream_operand(const KernelSpec& spec, const Body& body,
+                                         const MmaOperand& held, int depth);
+
 // What an operand that passes through registers takes of a thread for an element: registers that
 // hold it until it is used, and instructions to load and to compute it. Copied ones take none.
 struct OperandWeight {
   double held = 0, code = 0;
   bool narrow = false;  // computed from elements of a byte that come in whole packs
+  bool streamed = false;
 };
 OperandWeight weigh(const KernelSpec& spec, const Body& body, const MmaOperand& o);
 

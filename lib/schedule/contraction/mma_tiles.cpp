@@ -27,28 +27,50 @@ constexpr MmaTile kTiles[] = {{128, 256, 2, 4},
                               {64, 128, 2, 4},
                               {128, 64, 4, 2},
                               {64, 64, 4, 2}};
-// Whether the work is to bring numbers of 8 bits, which pass through registers, past few rows or
-// columns of what is copied.
-bool streams(const MmaWork& w) {
-  constexpr int kFewRows = 64;
-  const bool past_rows = w.rows <= w.columns;
-  return std::min(w.rows, w.columns) <= kFewRows && (past_rows ? w.b : w.a).narrow &&
-         (past_rows ? w.a : w.b).held == 0 && w.bytes == 2 && w.groups == 0;
+bool is_streamed(const MmaWork& w) { return w.a.streamed || w.b.streamed; }
+
+// Of few rows: with the sides changed where the columns are few.
+MmaTile turned(const MmaWork& w, MmaTile t) {
+  if (w.rows > w.columns) std::swap(t.m, t.n), std::swap(t.warps_m, t.warps_n);
+  return t;
 }
-// It is bound by the bytes that are under way, so that registers hold several steps. Each of them
-// is the loop's code once more, to be compiled. (R x 4096 x 14336 on an H200, us, all in 8 parts.
-// 16 rows, one step, two, four: i8 with a scale a column 52.4, 35.9, 31.3, with one for 32 along k
-// 62.4, 46.4, 32.0; two of 16 x 128 57.6 and 69.5. 32 rows, one and four: 50.8 and 36.5, 49.7 and
-// 41.2. 64 rows, one and two: 51.7 and 43.1, 49.0 and 47.7; four of 64 x 64 55.5 and 72.6.)
-MmaTile streaming_tile(const MmaWork& w) {
+
+// Bytes that come as they are: whole lines of memory, in as many stages as leave room for two
+// blocks. Where the tiles are about as many as SMs, pairs of blocks share k. (R x N x K of i8 with
+// a scale a column on an H200, us. 16 x 4096 x 14336 in 8 parts in tiles of 128 columns and of
+// 64 20.9 and 24.8; clusters of 8 of 3 stages, as four leave no room for all, 23.5. 16 x 14336 x
+// 4096 in pairs 20.1. 64 x 4096 x 14336 in 8 parts by 2 x 4 warps 40.6, in clusters of 8, which
+// take two rounds, by 2 x 4 and by 1 x 4 60.6 and 56.2.)
+MmaTile streamed_tile(const MmaWork& w, const DeviceModel& device) {
+  constexpr int kLeastSteps = 4;  // of each
+  const double short_side = std::min(w.rows, w.columns);
+  MmaTile t = short_side <= 16   ? MmaTile{16, 128, 1, 4}
+              : short_side <= 32 ? MmaTile{32, 128, 1, 4}
+                                 : MmaTile{64, 128, 1, 4};
+  t = turned(w, t);
+  t.stages = short_side <= 32 ? 4 : 3;
+  t.line = streamed_depth(w) * w.bytes;
+  const double tiles = tiles_of(w, t);
+  if (device.has_clusters && w.batches == 1 && 2 * tiles > device.sms && tiles <= device.sms &&
+      w.depth >= 2 * kLeastSteps * streamed_depth(w))
+    t.split = 2;
+  return t;
+}
+
+// Those that pass through registers are bound by the bytes that are under way, so that registers
+// hold several steps. Each of them is the loop's code once more, to be compiled. (R x 4096 x 14336
+// on an H200, us, all in 8 parts. 16 rows, one step, two, four: i8 with a scale a
+// column 52.4, 35.9, 31.3, with one for 32 along k 62.4, 46.4, 32.0; two of 16 x 128 57.6 and 69.5.
+// 32 rows, one and four: 50.8 and 36.5, 49.7 and 41.2. 64 rows, one and two: 51.7 and 43.1, 49.0
+// and 47.7; four of 64 x 64 55.5 and 72.6.)
+MmaTile held_tile(const MmaWork& w) {
   constexpr double kMostStreamed = 96;  // registers
   constexpr int kLeastTurns = 2;
   const double short_side = std::min(w.rows, w.columns);
-  MmaTile t = short_side <= 16   ? MmaTile{16, 64, 1, 4}
-              : short_side <= 32 ? MmaTile{32, 64, 2, 2}
-                                 : MmaTile{64, 128, 2, 4};
+  MmaTile t = turned(w, short_side <= 16   ? MmaTile{16, 64, 1, 4}
+                        : short_side <= 32 ? MmaTile{32, 64, 2, 2}
+                                           : MmaTile{64, 128, 2, 4});
   const int most_steps = short_side <= 32 ? 4 : 2;
-  if (w.rows > w.columns) std::swap(t.m, t.n), std::swap(t.warps_m, t.warps_n);
   t.line = 128;
   t.stages = 3;
   for (t.held_steps = most_steps; t.held_steps > 1; --t.held_steps)
@@ -59,7 +81,9 @@ MmaTile streaming_tile(const MmaWork& w) {
   return t;
 }
 bool waits(const MmaWork& w) { return w.a.held + w.b.held > 0; }
-int stage_bytes(const MmaTile& t) { return (t.m + t.n) * t.line; }
+int stage_bytes(const MmaWork& w, const MmaTile& t) {
+  return t.m * t.line / (w.a.streamed ? w.bytes : 1) + t.n * t.line / (w.b.streamed ? w.bytes : 1);
+}
 // Blocks that an SM holds, by shared memory and registers. kShared was fitted with the
 // other numbers of this estimate and is no GPU's own figure.
 int blocks_of(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
@@ -69,7 +93,7 @@ int blocks_of(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
       held_sums(w, t) + (streams(w) ? 64 : 96) + static_cast<int>(held_registers(w, t));
   const int registers = std::min(255, each) * warps * 32;
   const int blocks = std::max(device.registers_per_sm / registers, least_blocks(w, t));
-  return std::clamp(std::min(kShared / shared_bytes(t), blocks), 1, 8);
+  return std::clamp(std::min(kShared / shared_bytes(w, t), blocks), 1, 8);
 }
 
 // Clocks of an SM, roughly.
@@ -93,6 +117,15 @@ double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   // 18.3 us where 7.5 were estimated, of 128 x 32 x 77 6.3 where 5.1 were.
   constexpr double kOneByOne = 0.7;
   const double epilogue = t.m * t.n * ((4.0 + w.extra_bytes) / 64 + (w.one_by_one ? kOneByOne : 0));
+  if (is_streamed(w)) {
+    // Bytes that an SM gets in a clock, two blocks' and one's: those of the rows come from the
+    // second-level cache. Of more rows the tensor cores' part shows.
+    constexpr double kBytes = 18.5, kAlone = 15, kRow = 2, kStart = 3000, kPair = 1500;
+    const double blocks = std::ceil(tiles * t.split / device.sms),
+                 bytes = std::max(t.m, t.n) + kRow * (std::min(t.m, t.n) - 16);
+    return blocks * (w.depth / t.split * bytes / (blocks > 1 ? kBytes : kAlone) + epilogue) +
+           kStart + (t.split > 1 ? kPair : 0);
+  }
   if (streams(w)) {  // one wait for all the steps that registers hold, and none computed meanwhile
     constexpr double kTurn = 1250, kElement = 0.05, kProduct = 0.0004;
     const double turn = kTurn * w.bytes / t.line / t.held_steps / beside,
@@ -126,6 +159,18 @@ std::optional<MmaTile> choose_tile(const MmaWork& w, double most_code, const Dev
 
 }  // namespace
 
+bool streams(const MmaWork& w) {
+  constexpr int kFewRows = 64;
+  const bool past_rows = w.rows <= w.columns;
+  return std::min(w.rows, w.columns) <= kFewRows && (past_rows ? w.b : w.a).narrow &&
+         (past_rows ? w.a : w.b).held == 0 && w.bytes == 2 && w.groups == 0;
+}
+
+int streamed_depth(const MmaWork& w) {
+  constexpr int kLine = 128;  // bytes
+  return std::fmod(w.depth, kLine) == 0 ? kLine : kLine / 2;
+}
+
 double held_registers(const MmaWork& w, const MmaTile& t) {
   return (t.m * w.a.held + t.n * w.b.held) * t.held_steps * t.line / w.bytes /
          (32 * t.warps_m * t.warps_n);
@@ -139,8 +184,11 @@ double code_size(const MmaWork& w, const MmaTile& t) {
   return (t.m * w.a.code + t.n * w.b.code) * t.line / w.bytes / (32 * t.warps_m * t.warps_n);
 }
 
-int shared_bytes(const MmaTile& t) {
-  return std::max(t.stages * stage_bytes(t), t.warps_m * t.warps_n * kEpilogueTileBytes);
+int shared_bytes(const MmaWork& w, const MmaTile& t) {
+  constexpr int kColumns = 64;  // of an epilogue tile
+  const int warps = t.warps_m * t.warps_n, across = (t.n / t.warps_n + kColumns - 1) / kColumns,
+            of_warp = t.split > 1 ? t.m / t.warps_m / 16 * across + 1 : 1;  // epilogue tiles
+  return std::max(t.stages * stage_bytes(w, t), warps * of_warp * kEpilogueTileBytes);
 }
 
 double tiles_of(const MmaWork& w, const MmaTile& t) {
@@ -168,7 +216,8 @@ int least_blocks(const MmaWork& w, const MmaTile& t) {
 }
 
 std::optional<MmaTile> choose_tile(const MmaWork& w, const DeviceModel& device) {
-  if (streams(w)) return streaming_tile(w);
+  if (is_streamed(w)) return streamed_tile(w, device);
+  if (streams(w)) return held_tile(w);
   for (double limit : kMostOperandCode)
     if (const auto tile = choose_tile(w, limit, device)) return tile;
   return {};

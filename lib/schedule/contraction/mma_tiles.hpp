@@ -15,11 +15,17 @@ struct MmaWork {
   bool one_by_one = false;  // results leave so, as no pack of them is aligned
 };
 
+// Whether the work is to bring numbers of 8 bits, which are no factors as they are, past few rows
+// or columns of what is copied.
+bool streams(const MmaWork& w);
+// Elements of k in a stage of those that are streamed.
+int streamed_depth(const MmaWork& w);
+
 double tiles_of(const MmaWork& w, const MmaTile& t);
 // Those that have a row: groups of rows end anywhere in one. About so many, and at most so many.
 double worked_tiles(const MmaWork& w, const MmaTile& t);
 double most_tiles(const MmaWork& w, const MmaTile& t);
-int shared_bytes(const MmaTile& t);
+int shared_bytes(const MmaWork& w, const MmaTile& t);
 double tile_microseconds(const MmaWork& w, const MmaTile& t, const DeviceModel& device);  // roughly
 // Blocks that an SM must hold, at the cost of registers: where each waits for memory in
 // every step, there should be others.
