@@ -244,19 +244,19 @@ TEST_CASE("classes of extents: tiles have as many rows as the launch says", "[gp
        true});
 }
 
-// Clusters share the sums of a tile, whose place they look up once.
+// Clusters share the sums of a tile, whose place they look up once; bytes stream past few rows.
 TEST_CASE("classes of extents: products whose sums are split", "[gpu][extents]") {
-  run({"split",
-       {dyn("rows", 1, 128, {64})},
-       kHalf,
-       [](Graph& g, GraphBuilder::Extents e) {
-         const Tensor x = g.tensor("x", {e[0], 4096}), w = g.tensor("w", {4096, 768}),
-                      b = g.tensor("b", {1, 768});
-         g.output(matmul(x, w) + b, "y");
-       },
-       {{{127}, {126}, {125}, {97}, {65}}},
-       35,
-       true});
+  for (const DataType type : {f16, i8})
+    run({"split",
+         {dyn("rows", 1, 128, {64})},
+         kHalf,
+         [=](Graph& g, GraphBuilder::Extents e) {
+           const Tensor x = g.tensor("x", {e[0], 4096}), w = g.tensor("w", {768, 4096}, type);
+           g.output(matmul(x, transpose(w, {1, 0})) + g.tensor("b", {1, 768}), "y");
+         },
+         {{{127}, {126}, {125}, {97}, {65}}, {{64}, {33}, {32}, {5}}},
+         35,
+         true});
 }
 
 TEST_CASE("classes of extents: products over a k that changes", "[gpu][extents]") {
