@@ -102,7 +102,7 @@ class Combination {
   // Over the first `kept` indices of the attention's domain.
   Combination(const KernelSpec& attention, int kept, std::int64_t parts)
       : body_(attention, spec_, kept) {
-    spec_.family = RowwiseSpec{.outer_rank = kept};
+    spec_.family = RowwiseSpec{.outer_rank = kept, .combines_partials = true};
     spec_.nodes = attention.nodes;
     spec_.scalars = attention.scalars;
     spec_.extent = part_of(attention.extent, 0, kept);

@@ -75,18 +75,28 @@ bool hold_across(const KernelSpec& spec, double columns, const DeviceModel& devi
 // costly values as it keeps. (Scales of 16 f4 numbers of bf16 and their quotients, on an H100: 145
 // us with eight threads, 103 with four, 83 with two; softmax over 12 of 12 x 5000: 97, 82 and 85
 // us.)
+// Partial results lie in the second-level cache, and rows of them are few: what takes their time is
+// what threads exchange, so that each has eight packs in flight, unless SMs are idle then. (One
+// query of 64 heads of one, 16,384 keys, d128, with the attention on an H200, us: 8 parts of 16
+// entries by eight threads 40.9, four 39.9, two 39.6, one 39.2; 16 parts of 4 by eight 16.1,
+// four 15.0, two 14.9, one 15.4; 66 parts of one by 32 10.6, 16 9.3. 8 parts of 32 rows by eight
+// and two 21.9 and 22.0.)
 void share_short_rows(const KernelSpec& spec, const DeviceModel& device, double rows,
                       double columns, RowwiseConfig& s) {
-  constexpr double kBytes = 128;  // that a thread holds
+  constexpr double kBytes = 128, kPacksOfParts = 8;  // that a thread holds
+  constexpr double kThreadsForParts = 64;            // of an SM
+  const bool parts = spec.rowwise().combines_partials;
+  const double threads = device.sms * (parts ? kThreadsForParts : device.threads_per_sm);
   RowwiseConfig fewer = s;
   for (int along = 1; along < s.threads_per_row; along *= 2) {
     const double each = std::ceil(columns / along);
     fewer.threads_per_row = along;
     fewer.rows_per_block = s.threads / along;
     fewer.recompute = each * s.packing.width > kKeptValues;
-    if (rows / s.packing.width * along < static_cast<double>(device.sms) * device.threads_per_sm ||
-        each * place_bytes(spec, s.packing).row > kBytes)
-      continue;
+    fewer.prefetch = s.prefetch || parts;
+    const bool holds =
+        parts ? each <= kPacksOfParts : each * place_bytes(spec, s.packing).row <= kBytes;
+    if (rows / s.packing.width * along < threads || !holds) continue;
     if (fewer.recompute && !kept_values(spec, s).empty()) continue;
     s = std::move(fewer);
     return;
