@@ -85,7 +85,7 @@ class BackwardConsumer {
   typename S::Coord c_;
   unsigned char* const pointer_;
   const unsigned shared_;
-  const int consumer_, key_;  // the first of its keys
+  const int consumer_, lane_, warp_, key_;  // key_: the first of its keys
   using Products = BackwardProducts<S>;
   const Products multiply_;
   const unsigned line_, piece_;  // where a lane puts ds
@@ -94,7 +94,7 @@ class BackwardConsumer {
   using Shift = RowShift<Score, S::totals>;
   SINTER_DEVICE BackwardConsumer(const Args& args, const QueryBand<S, Bounds>& band,
                                  const typename S::Coord& c, unsigned char* pointer,
-                                 unsigned shared, int consumer)
+                                 unsigned shared, int consumer, int thread)
       : args_(args),
         band_(band),
         stages_{band, pointer, shared, consumer},
@@ -102,14 +102,33 @@ class BackwardConsumer {
         pointer_(pointer),
         shared_(shared),
         consumer_(consumer),
+        lane_(thread % 32),
+        warp_(thread / 32 % 4),
         key_(band.from + consumer * 64),
         multiply_{shared, consumer},
-        line_(shared + S::ds + (consumer * 64 + warp() * 16 + lane() % 16) * 128),
-        piece_((lane() % 8 ^ lane() / 16) * 16) {}
+        line_(shared + S::ds + (consumer * 64 + warp_ * 16 + lane_ % 16) * 128),
+        piece_((lane_ % 8 ^ lane_ / 16) * 16) {}
 
   // The gradients of a tile of keys, stored at `place`.
-  template <class SumsDQ, class ResultDK, class ResultDV>
-  SINTER_DEVICE NanRows run(const typename S::Coord& place) const {
+  template <class Wanted, class ResultDK, class ResultDV>
+  SINTER_DEVICE NanRows run(int part) const {
+    if (band_.count() > 0) sum<Wanted>();
+    // Which thread it is, and where hidden pairs take registers which tile, is asked anew: what
+    // held it through the walk was spilled.
+    const int thread = hardware::thread();
+    QueryBand<S, Bounds> band = band_;
+    typename S::Coord c = c_;
+    if constexpr (hides_pairs<Bounds, Score>) {
+      const volatile TileOfKeys& tile = to_recompute<S>(pointer_).tile;
+      c.at[0] = tile.entry, c.at[1] = tile.head, part = tile.part;
+      if constexpr (!S::packed) band.from = tile.from;  // there it is the number of a tile
+    }
+    return BackwardConsumer(args_, band, c, pointer_, shared_,
+                            __shfl_sync(~0u, thread / 128, 0) - 1, thread)
+        .template finish<Wanted, ResultDK, ResultDV>(place_of_part<S>(c, part));
+  }
+  template <class Wanted, class ResultDK, class ResultDV>
+  SINTER_DEVICE NanRows finish(const typename S::Coord& place) const {
     using TileK = typename S::TileK;
     using TileV = typename S::TileV;
     typename S::DK::Sums dk;
@@ -121,13 +140,11 @@ class BackwardConsumer {
       stages_.template clear_lines<TileV>(shared_ + S::v, 0, S::tile_k);
       store<ResultDV, TileV, S::depth_v>(shared_ + S::v);
     } else {
-      using Wanted = Gradients<BiasGradient, SumsDQ, ResultDK, ResultDV>;
-      sum<Wanted>();
       if constexpr (Wanted::dk) typename Products::DK{}.get(dk);
       if constexpr (Wanted::dv) typename Products::DV{}.get(dv);
       if constexpr (hides_pairs<Bounds, Score>) {
         nan.add(dk), nan.add(dv);
-        if (nan.any()) again_of<S>(pointer_).sums[consumer_] = 1;
+        if (nan.any()) to_recompute<S>(pointer_).sums[consumer_] = 1;
       }
       put<ResultDV, TileV>(dv, shared_ + S::v);
       store<ResultDV, TileV, S::depth_v>(shared_ + S::v);
@@ -142,48 +159,40 @@ class BackwardConsumer {
     return nan;
   }
 
-  // What came out NaN, once more.
-  template <class SumsDQ, class ResultDK, class ResultDV, class Operands>
-  SINTER_DEVICE void recompute(const NanRows& nan, const typename S::Coord& place) const {
-    using Wanted = Gradients<BiasGradient, SumsDQ, ResultDK, ResultDV>;
-    constexpr bool in_tiles = by_lines<ResultDK> || by_lines<ResultDV>;
-    stages_.template begin_again<in_tiles>();
-    const auto element = [](int j) { return lane() + 32 * j; };
-    constexpr int elements = S::depth > S::depth_v ? S::depth : S::depth_v;
-    recompute_keys<S, Wanted, Operands, Score, Weight, (elements + 31) / 32>(
-        args_, c_, band_, key_ + warp() * 16, 16, nan, element, element,
-        [&](int key, int e, float x) {
-          put_again<ResultDK, typename S::TileK, 4>(args_, place, shared_ + S::k, band_.from, key,
-                                                    e, x);
-        },
-        [&](int key, int e, float x) {
-          put_again<ResultDV, typename S::TileV, 5>(args_, place, shared_ + S::v, band_.from, key,
-                                                    e, x);
-        });
-    if constexpr (!in_tiles) return;
-    stages_.end_again();
+  // What is recomputed of a warp's keys: a lane has an element of each strip of these.
+  static constexpr int keys_of_warp = 16,
+                       strips = ((S::depth > S::depth_v ? S::depth : S::depth_v) + 31) / 32;
+  SINTER_DEVICE int first_key() const { return key_ + warp_ * 16; }
+  SINTER_DEVICE int element_of_dk(int strip) const { return lane_ + 32 * strip; }
+  SINTER_DEVICE int element_of_dv(int strip) const { return lane_ + 32 * strip; }
+  template <class ResultDK, class ResultDV>
+  SINTER_DEVICE void store_tiles() const {
     store<ResultDV, typename S::TileV, S::depth_v>(shared_ + S::v);
     store<ResultDK, typename S::TileK, S::depth>(shared_ + S::k);
     if (threadIdx.x % 128 == 0) hopper::wait_for_stores<0>();
   }
 
  private:
-  static SINTER_DEVICE int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  static SINTER_DEVICE int warp() { return static_cast<int>(threadIdx.x) / 32 % 4; }
-
   // ---- between products
 
   // f(the number of a pair of neighbouring queries, first register, register of the same pair eight
   // keys on, the two numbers at `rows` for them)
   template <class F>
   SINTER_DEVICE void each_pair(int rows, const F& f) const {
-    const float2* from = reinterpret_cast<const float2*>(pointer_ + rows) + lane() % 4;
+    const float2* from = reinterpret_cast<const float2*>(pointer_ + rows) + lane_ % 4;
 #pragma unroll
     for (int j = 0; j < Sums::count / 4; ++j) f(4 * j, from[4 * j]);
   }
+  // Whether a tile may hold pairs that do not see each other.
+  SINTER_DEVICE bool is_cut(const QueryTile<S>& at) const {
+    if constexpr (hides_pairs<Bounds, Score>)
+      return band_.is_cut(at.row(), to_recompute<S>(pointer_).cut_end);
+    else
+      return band_.is_cut(at.row());
+  }
   // Scores become weights.
-  SINTER_DEVICE void weigh(Sums& s, const QueryTile<S>& at, int stage) const {
-    if (band_.is_cut(at.row())) mask(s, at, minus_infinity());
+  SINTER_DEVICE void weigh(Sums& s, const QueryTile<S>& at, int stage, bool cut) const {
+    if (cut) mask(s, at, minus_infinity());
     each_pair(S::lse + stage * S::tile_q * 4, [&](int i, float2 lse) {
 #pragma unroll
       for (int e = 0; e < 4; ++e)
@@ -213,7 +222,7 @@ class BackwardConsumer {
       pipe.wait(boxes);
       with(BesideFromBoxes<typename S::Box::Number>{
           shared_ + S::place_of_box(boxes.stage, 0, consumer_), S::TileDS::panel_bytes,
-          warp() * 16});
+          warp_ * 16});
       stages_.template wait_at_mine<kOneConsumer, 128>();  // ds takes the place of the boxes
     } else {
       with();
@@ -222,15 +231,21 @@ class BackwardConsumer {
   // In place of what belongs to pairs that do not see each other. The queries that see a key are an
   // interval; counted from the thread's first one, the registers' places are known when compiling.
   SINTER_DEVICE void mask(Sums& x, const QueryTile<S>& at, float masked) const {
+    // Else a key is seen by all queries from the first one on.
+    constexpr bool ends = QueryBand<S, Bounds>::may_end || Bounds::has_left;
     const int m = at.row() + Sums::column(0);
+    int key = key_;
+    // Few tiles are cut: the walk has no register for what these alone read.
+    if constexpr (hides_pairs<Bounds, Score> && !S::packed)
+      key = to_recompute<S>(pointer_).tile.from + consumer_ * 64;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int n = key_ + Sums::row(2 * r);
+      const int n = key + Sums::row(2 * r);
       const int first = band_.first(n) - m, end = band_.stop(n) - m;
 #pragma unroll
       for (int i = 2 * r; i < Sums::count; i += i % 2 == 0 ? 1 : 3) {
         const int column = i / 4 * 8 + i % 2;
-        if ((Bounds::has_right && column < first) || column >= end) x.at[i] = masked;
+        if ((Bounds::has_right && column < first) || (ends && column >= end)) x.at[i] = masked;
       }
     }
   }
@@ -255,15 +270,16 @@ class BackwardConsumer {
   // of dp. Made 16 queries at a time, so that few registers hold both.
   template <class Drawn>
   SINTER_DEVICE void finish(Weights& p, Weights& ds, Sums& s, Sums& dp, const QueryTile<S>& at,
-                            int stage, const PipelineState<2>& boxes, const Drawn& drawn) const {
+                            int stage, const PipelineState<2>& boxes, const Drawn& drawn,
+                            bool cut) const {
     if constexpr (!plain) {
       weigh_and_differentiate(s, dp, at, stage, boxes, drawn);
-    } else if (band_.is_cut(at.row())) {
+    } else if (cut) {
       mask(dp, at, 0.0f);
     }
     wgmma::pin(s), wgmma::pin(dp);
     const float2* delta =
-        reinterpret_cast<const float2*>(pointer_ + S::delta + stage * S::tile_q * 4) + lane() % 4;
+        reinterpret_cast<const float2*>(pointer_ + S::delta + stage * S::tile_q * 4) + lane_ % 4;
 #pragma unroll
     for (int j = 0; j < Weights::steps; ++j) {
 #pragma unroll
@@ -302,14 +318,15 @@ class BackwardConsumer {
       stages_.wait_for_do(state, at);
       if constexpr (Wanted::ds) multiply_.weights_gradient(dp, state.stage);
       const auto drawn = draw(at);
+      const bool cut = plain && is_cut(at);
       wgmma::wait<Wanted::ds ? 1 : 0>(s);
-      if constexpr (plain) weigh(s, at, state.stage);
+      if constexpr (plain) weigh(s, at, state.stage, cut);
       if constexpr (Wanted::ds)
         wgmma::wait<0>(dp);
       else
         dp.clear();
       Weights p, ds;
-      finish(p, ds, s, dp, at, state.stage, boxes, drawn);
+      finish(p, ds, s, dp, at, state.stage, boxes, drawn, cut);
       if constexpr (Wanted::dq) store_ds(ds, i & 1);
       if constexpr (Wanted::dv) multiply_.add_dv(p, state.stage);
       if constexpr (Wanted::dq) {
@@ -343,7 +360,7 @@ class BackwardConsumer {
   template <class Result, class Tile, int columns>
   SINTER_DEVICE void put(Accumulator<float, columns>& sums, unsigned tile) const {
     if constexpr (!by_lines<Result>) return;
-    const unsigned line = tile + Tile::further(consumer_ * 64) + (warp() * 16 + lane() % 16) * 128;
+    const unsigned line = tile + Tile::further(consumer_ * 64) + (warp_ * 16 + lane_ % 16) * 128;
     const auto rounded = to_operand<Number>(widened(sums));
 #pragma unroll
     for (int j = 0; j < rounded.steps; ++j)
@@ -409,7 +426,9 @@ SINTER_DEVICE void run_backward(const Args& args) {
   using S = BackwardShape<Config, Bounds, Q, K, V, DO, Score>;
   BackwardProducts<S>::declare();
   run_tile_of_keys<Config, S, BackwardConsumer<S, Bounds, Score, Weight, BiasGradient, Args>,
-                   Bounds, Q, K, V, DO, Score, Rows, SumsDQ, ResultDK, ResultDV>(args);
+                   Bounds, BackwardOperands<Q, K, V, DO, Rows, Score, Weight>,
+                   Gradients<BiasGradient, SumsDQ, ResultDK, ResultDV>, SumsDQ, ResultDK, ResultDV>(
+      args);
 }
 
 }  // namespace sinter::attention

@@ -395,12 +395,13 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
     NanRows nan;
     nan.add(dk), nan.add(dv);
     if (!nan.any()) return;
-    __syncwarp();  // other lanes have stored the elements
-    const auto element = [&](int j) { return lane + 32 * j; };
+    __syncwarp();                        // other lanes have stored the elements
+    const int own = hardware::thread();  // nothing made of it is held by the walk
+    const auto element = [&](int j) { return own % 32 + 32 * j; };
     constexpr int elements = S::depth > S::depth_v ? S::depth : S::depth_v;
-    recompute_keys<S, Wanted, BackwardOperands<Q, K, V, DO, Rows>, Score, Weight,
+    recompute_keys<S, Wanted, BackwardOperands<Q, K, V, DO, Rows, Score, Weight>,
                    (elements + 31) / 32>(
-        args, c, band, tile.from + warp * 16, 16, nan, element, element,
+        args, c, band, tile.from + own / 32 * 16, 16, nan, element, element,
         [&](int n, int i, float x) { store_key<ResultDK, Number, 4>(args, place, n, i, x); },
         [&](int n, int i, float x) { store_key<ResultDV, Number, 5>(args, place, n, i, x); });
   }

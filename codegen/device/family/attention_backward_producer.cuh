@@ -185,7 +185,7 @@ SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const QueryBand
             is_finite<S>(band, pointer + S::k, S::column_of_dq(consumer, add), S::columns_of_dq) &&
             finite;
     }
-    if (lane == 0) again_of<S>(pointer).keys[consumer] = !finite;
+    if (lane == 0) to_recompute<S>(pointer).keys[consumer] = !finite;
   }
 #pragma unroll 1
   for (int i = 0; i < count; ++i, at.advance(band)) {

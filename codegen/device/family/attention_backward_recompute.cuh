@@ -13,14 +13,17 @@
 
 namespace sinter::attention {
 
-// Elements of the operands, and what belongs to rows: float element(args, coordinates).
-template <class Q_, class K_, class V_, class DO_, class Rows_>
+// What elements are computed from: operands, with float element(args, coordinates), what belongs to
+// rows, and the bodies.
+template <class Q_, class K_, class V_, class DO_, class Rows_, class Score_, class Weight_>
 struct BackwardOperands {
   using Q = Q_;
   using K = K_;
   using V = V_;
   using DO = DO_;
   using Rows = Rows_;
+  using Score = Score_;
+  using Weight = Weight_;
 };
 
 // Whether tiles may hold pairs that do not see each other, of queries and keys that both exist.
@@ -41,17 +44,16 @@ SINTER_DEVICE float as_factor(float x) {
     return x;
 }
 
-// A pair's weight and derivative of the score's sum, by a warp. `c`: of the query and the key.
-// What comes of them is weigh_and_differentiate's.
-struct PairGradient {
-  float weight = 0, ds = 0;
-};
-template <class S, class Operands, class Score, class Weight, bool wants_ds, class Args>
-SINTER_DEVICE PairGradient differentiate_pair(const Args& args, typename S::Coord c, float shift,
-                                              float largest) {
+// A pair's weight and its sum's gradient as products take them, by a warp. `c`: of the query and
+// the key.
+template <class S, class Operands, bool wants_ds, class Args>
+SINTER_DEVICE PairGradient recompute_pair(const Args& args, typename S::Coord c, float shift,
+                                          float largest) {
+  using Score = typename Operands::Score;
+  using Weight = typename Operands::Weight;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const typename S::Coord pair = c;
-  float sum = 0, of_weight = 0;
+  float sum = 0, of_weight = 0, delta = 0;
 #pragma unroll 1
   for (int d = lane; d < S::depth; d += 32) {
     c.at[4] = d;
@@ -66,33 +68,24 @@ SINTER_DEVICE PairGradient differentiate_pair(const Args& args, typename S::Coor
           math::fma(Operands::DO::element(args, c), Operands::V::element(args, c), of_weight);
     }
     of_weight = sum_over_lanes<1, 16>(of_weight);
+    delta = Operands::Rows::delta(args, pair);
   }
   const auto score_of_head = Score::of_head(args, pair);
-  const auto weight_of_head = Weight::of_head(args, pair);
   float score = sum;
   sum *= Score::scale;
   if constexpr (!Score::plain) score = Score::element(args, pair, score_of_head, sum);
-  const float p =
-      RowShift<Score, S::totals>::weight(score, Score::plain ? Score::scale : 1.0f, shift, largest);
-  float weight = p;
-  if constexpr (Rounds<Weight>)
-    of_weight = Weight::rounded_dp(args, pair, weight_of_head, of_weight);
-  if constexpr (DrawsBits<Weight>) {
-    const bool drawn = drawn_bit<Weight>(args, pair);
-    weight = Weight::element(args, pair, weight_of_head, p, drawn);
-    of_weight = Weight::element(args, pair, weight_of_head, of_weight, drawn);
-  } else if constexpr (!Weight::plain) {
-    weight = Weight::element(args, pair, weight_of_head, p);
-    of_weight = Weight::element(args, pair, weight_of_head, of_weight);
-  }
-  float ds = 0;
-  if constexpr (wants_ds) {
-    ds = p * (of_weight - Operands::Rows::delta(args, pair));
-    if constexpr (Rounds<Weight>) ds = Weight::rounded_ds(args, pair, weight_of_head, ds);
-    if constexpr (!Score::plain) ds = Score::gradient(args, pair, score_of_head, sum, ds);
-  }
+  bool drawn = false;
+  if constexpr (DrawsBits<Weight>) drawn = drawn_bit<Weight>(args, pair);
+  const PairGradient of_pair = differentiate_pair<Score, Weight, S::totals>(
+      args, pair, Weight::of_head(args, pair), score, of_weight, shift, largest, delta, drawn,
+      [&](float of_score) {
+        if constexpr (wants_ds && !Score::plain)
+          return Score::gradient(args, pair, score_of_head, sum, of_score);
+        else
+          return of_score;
+      });
   using Number = typename S::Number;
-  return {as_factor<Number>(weight), as_factor<Number>(ds)};
+  return {as_factor<Number>(of_pair.weight), of_pair.of_score, as_factor<Number>(of_pair.ds)};
 }
 
 // An element of a key's dK, without Score::scale, and one of dV for each lane, by a warp; NaN where
@@ -100,12 +93,11 @@ SINTER_DEVICE PairGradient differentiate_pair(const Args& args, typename S::Coor
 struct KeyElements {
   float dk, dv;
 };
-template <class S, class Wanted, class Operands, class Score, class Weight, class Bounds,
-          class Args>
+template <class S, class Wanted, class Operands, class Bounds, class Args>
 SINTER_DEVICE KeyElements recompute_key(const Args& args, typename S::Coord c,
                                         const QueryBand<S, Bounds>& band, int key, int of_dk,
                                         int of_dv) {
-  using Shift = RowShift<Score, S::totals>;
+  using Shift = RowShift<typename Operands::Score, S::totals>;
   KeyElements sums{Wanted::dk && of_dk < S::depth ? 0.0f : not_a_number(),
                    Wanted::dv && of_dv < S::depth_v ? 0.0f : not_a_number()};
   c.at[3] = key;
@@ -121,7 +113,7 @@ SINTER_DEVICE KeyElements recompute_key(const Args& args, typename S::Coord c,
       continue;
     const float of_row = Shift::template row<typename Operands::Rows>(args, c);
     if (!Shift::sees(of_row)) continue;
-    const PairGradient pair = differentiate_pair<S, Operands, Score, Weight, Wanted::dk>(
+    const PairGradient pair = recompute_pair<S, Operands, Wanted::dk>(
         args, c, Shift::of(of_row), Shift::template largest<typename Operands::Rows>(args, c));
     if (Wanted::dk && pair.ds != 0.0f)
       sums.dk = math::fma(pair.ds, Operands::Q::element(args, c), sums.dk);
@@ -191,8 +183,8 @@ struct NanColumns {
 // Of the keys from `first` on those for which is_nan_key(i) holds, by a warp: of_dk(j) and of_dv(j)
 // are a lane's elements, number j of so many `strips`; put_dk and put_dv (key, element, result)
 // take what they are. Keys from the end on do not exist.
-template <class S, class Wanted, class Operands, class Score, class Weight, int strips,
-          class Bounds, class Args, class IsNan, class OfDK, class OfDV, class PutDK, class PutDV>
+template <class S, class Wanted, class Operands, int strips, class Bounds, class Args, class IsNan,
+          class OfDK, class OfDV, class PutDK, class PutDV>
 SINTER_DEVICE void recompute_keys(const Args& args, const typename S::Coord& c,
                                   const QueryBand<S, Bounds>& band, int first, int keys,
                                   const IsNan& is_nan_key, const OfDK& of_dk, const OfDV& of_dv,
@@ -202,9 +194,8 @@ SINTER_DEVICE void recompute_keys(const Args& args, const typename S::Coord& c,
   for (int i = 0; i < keys * strips; ++i) {
     const int key = first + i / strips, dk = of_dk(i % strips), dv = of_dv(i % strips);
     if (!is_nan_key(i / strips) || key >= end) continue;
-    const KeyElements of_key =
-        recompute_key<S, Wanted, Operands, Score, Weight>(args, c, band, key, dk, dv);
-    if (Wanted::dk && dk < S::depth) put_dk(key, dk, of_key.dk * Score::scale);
+    const KeyElements of_key = recompute_key<S, Wanted, Operands>(args, c, band, key, dk, dv);
+    if (Wanted::dk && dk < S::depth) put_dk(key, dk, of_key.dk * Operands::Score::scale);
     if (Wanted::dv && dv < S::depth_v) put_dv(key, dv, of_key.dv);
   }
 }
@@ -222,8 +213,8 @@ SINTER_DEVICE void put_element(const Args& args, Coord c, int key, int element, 
 }
 // An element of a result that lies in a tile of shared memory, or of put_elements.
 template <class Result, class Tile, int along, class Args, class Coord>
-SINTER_DEVICE void put_again(const Args& args, const Coord& place, unsigned tile, int first,
-                             int key, int element, float x) {
+SINTER_DEVICE void put_recomputed(const Args& args, const Coord& place, unsigned tile, int first,
+                                  int key, int element, float x) {
   if constexpr (by_lines<Result>)
     hopper::put_half(tile + Tile::place(key - first, element), Tile::Number::encode(x).bits);
   else if constexpr (by_elements<Result>)

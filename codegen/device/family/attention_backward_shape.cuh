@@ -12,15 +12,16 @@ namespace sinter::attention {
 // memory: whether that is so of each consumer's sums of dK or dV; whether the K that its dQ is made
 // of has infinite or NaN elements; and which tile of keys it is, so that no register holds this
 // through the walk.
-struct Again {
+struct ToRecompute {
   int sums[2], keys[2];
   TileOfKeys tile;
+  int cut_end;  // QueryBand::cut_end
   static constexpr int bytes = 48;
 };
-static_assert(sizeof(Again) <= Again::bytes);
+static_assert(sizeof(ToRecompute) <= ToRecompute::bytes);
 template <class S>
-SINTER_DEVICE volatile Again& again_of(unsigned char* shared) {
-  return *reinterpret_cast<volatile Again*>(shared + S::again);
+SINTER_DEVICE volatile ToRecompute& to_recompute(unsigned char* shared) {
+  return *reinterpret_cast<volatile ToRecompute*>(shared + S::recompute);
 }
 
 // Tiles that TMA loads: one warpgroup produces, the others consume.
@@ -118,8 +119,8 @@ struct BackwardShape
                        pipe_q = delta + stages * tile_q * 4, pipe_do = pipe_q + PipeQ::bytes,
                        full_k = pipe_do + PipeDO::bytes, full_v = full_k + 8, walked = full_v + 8,
                        pipe_boxes = walked + (Bounds::has_blocks ? stages * 8 : 0),
-                       again = pipe_boxes + (takes_boxes ? PipeBoxes::bytes : 0),
-                       end = again + Again::bytes;
+                       recompute = pipe_boxes + (takes_boxes ? PipeBoxes::bytes : 0),
+                       end = recompute + ToRecompute::bytes;
   static constexpr int shared_bytes = end + SharedMemory::lost;
   static_assert(shared_bytes == Config::shared_bytes);
 };

@@ -58,7 +58,7 @@ struct BackwardStages {
     wait_at_mine<kEmptyDQ, 160>();
     const int sums = S::dq + consumer * S::bytes_of_dq;
     bool finite = true;
-    if constexpr (hides_pairs<Bounds, Score>) finite = again_of<S>(pointer).keys[consumer] == 0;
+    if constexpr (hides_pairs<Bounds, Score>) finite = to_recompute<S>(pointer).keys[consumer] == 0;
     put_rows(dq, shared + sums);
     if constexpr (hides_pairs<Bounds, Score>)
       if (!finite) recompute_dq<S, columns>(pointer, sums, ds, S::row_of_dq(consumer), column);
@@ -67,22 +67,6 @@ struct BackwardStages {
       hopper::pass<kFullDQ, 160>();
     else
       hopper::pass<kFullDQ + 1, 160>();
-  }
-
-  // Around what changes results that have left shared memory and leave it again: the threads of a
-  // consumer.
-  template <bool in_tiles>
-  SINTER_DEVICE void begin_again() const {
-    if constexpr (in_tiles) {
-      if (threadIdx.x % 128 == 0) hopper::wait_until_stored();
-      wait_at_mine<kOneConsumer, 128>();
-    } else {
-      __syncwarp();  // other lanes have stored the elements
-    }
-  }
-  SINTER_DEVICE void end_again() const {
-    hopper::fence_async_proxy();
-    wait_at_mine<kOneConsumer, 128>();
   }
 
   // Clears lines `from` to `lines` of a tile; the others' part of them is cleared by the others.
@@ -129,29 +113,61 @@ struct BackwardStages {
   }
 };
 
-// What a consumer's sums had of NaN, once more.
-template <class S, class Consumer, class Bounds, class SumsDQ, class ResultDK, class ResultDV,
-          class Operands, class Args, class Nan>
+// What a consumer's sums had of NaN, once more. Results that have left shared memory are changed
+// there and leave it again.
+template <class S, class Consumer, class Bounds, class Operands, class Wanted, class ResultDK,
+          class ResultDV, class Args, class Nan>
 SINTER_DEVICE void recompute_results(const Args& args, const Nan& nan) {
   const SharedMemory memory;
-  const int consumer = static_cast<int>(threadIdx.x) / 128 - 1;
-  const volatile Again& again = again_of<S>(memory.pointer);
-  if (again.sums[consumer] == 0) return;
-  const TileOfKeys tile{again.tile.entry, again.tile.head, again.tile.from, again.tile.part,
-                        again.tile.from_end};
+  const int thread = hardware::thread(), number = thread / 128 - 1;
+  const volatile ToRecompute& kept = to_recompute<S>(memory.pointer);
+  if (kept.sums[number] == 0) return;
+  const TileOfKeys tile{kept.tile.entry, kept.tile.head, kept.tile.from, kept.tile.part,
+                        kept.tile.from_end};
   typename S::Coord c;
   c.at[0] = tile.entry, c.at[1] = tile.head;
+  const auto place = place_of_part<S>(c, tile.part);
   const QueryBand<S, Bounds> band(args, c, tile.from, tile);
-  Consumer(args, band, c, memory.pointer, memory.address, consumer)
-      .template recompute<SumsDQ, ResultDK, ResultDV, Operands>(nan,
-                                                                place_of_part<S>(c, tile.part));
+  const unsigned shared = memory.address;
+  const Consumer consumer(args, band, c, memory.pointer, shared, number, thread);
+  const BackwardStages<S, Bounds, typename Operands::Score> stages{band, memory.pointer, shared,
+                                                                   number};
+  constexpr bool in_tiles = by_lines<ResultDK> || by_lines<ResultDV>;
+  if constexpr (in_tiles) {
+    if (thread % 128 == 0) hopper::wait_until_stored();
+    stages.template wait_at_mine<kOneConsumer, 128>();
+  } else {
+    __syncwarp();  // other lanes have stored the elements
+  }
+  recompute_keys<S, Wanted, Operands, Consumer::strips>(
+      args, c, band, consumer.first_key(), Consumer::keys_of_warp, nan,
+      [&](int strip) { return consumer.element_of_dk(strip); },
+      [&](int strip) { return consumer.element_of_dv(strip); },
+      [&](int key, int e, float x) {
+        put_recomputed<ResultDK, typename S::TileK, 4>(args, place, shared + S::k, band.from, key,
+                                                       e, x);
+      },
+      [&](int key, int e, float x) {
+        put_recomputed<ResultDV, typename S::TileV, 5>(args, place, shared + S::v, band.from, key,
+                                                       e, x);
+      });
+  if constexpr (in_tiles) {
+    hopper::fence_async_proxy();
+    stages.template wait_at_mine<kOneConsumer, 128>();
+    consumer.template store_tiles<ResultDK, ResultDV>();
+  }
 }
 
-// A CTA. `Consumer`: see BackwardConsumer; its run<SumsDQ, ResultDK, ResultDV>(place) has the
-// gradients of the tile's keys and stores them at these coordinates.
-template <class Config, class S, class Consumer, class Bounds, class Q, class K, class V, class DO,
-          class Score, class Rows, class SumsDQ, class ResultDK, class ResultDV, class Args>
+// A CTA. `Consumer`: see BackwardConsumer; its run<Wanted, ResultDK, ResultDV>(place) has the
+// gradients of the tile's keys and stores them at these coordinates. `Wanted`: Gradients.
+template <class Config, class S, class Consumer, class Bounds, class Operands, class Wanted,
+          class SumsDQ, class ResultDK, class ResultDV, class Args>
 SINTER_DEVICE void run_tile_of_keys(const Args& args) {
+  using Q = typename Operands::Q;
+  using K = typename Operands::K;
+  using V = typename Operands::V;
+  using DO = typename Operands::DO;
+  using Score = typename Operands::Score;
   const SharedMemory memory;
   const unsigned shared = memory.address;
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
@@ -164,8 +180,8 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
       S::Box::prefetch(args);
       typename S::PipeBoxes{shared + S::pipe_boxes}.init(1, S::consumers * 4);
     }
-    again_of<S>(memory.pointer).sums[0] = 0;
-    again_of<S>(memory.pointer).sums[1] = 0;
+    to_recompute<S>(memory.pointer).sums[0] = 0;
+    to_recompute<S>(memory.pointer).sums[1] = 0;
     hopper::barrier_init(shared + S::full_k, 1);
     hopper::barrier_init(shared + S::full_v, 1);
     hopper::barriers_are_ready();
@@ -184,7 +200,8 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
     if (warp == 0) {
       if (threadIdx.x == 0) produce_tiles<S, Q, K, V, DO>(args, c, band, shared);
     } else if (warp == 1) {
-      produce_rows<S, Rows, typename Consumer::Shift>(args, c, band, memory.pointer, shared);
+      produce_rows<S, typename Operands::Rows, typename Consumer::Shift>(args, c, band,
+                                                                         memory.pointer, shared);
     } else if constexpr (is_wanted<SumsDQ>) {
       if (warp == 2)
         add_dq<S, SumsDQ, Score, 0>(args, c, band, memory.pointer, shared);
@@ -194,21 +211,24 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
     return;
   }
   hopper::take_registers<Config::consumer_registers>();
-  using Operands = BackwardOperands<Q, K, V, DO, Rows>;
+  const auto run = [&] {
+    const Consumer consumer(args, band, c, memory.pointer, shared, warpgroup - 1,
+                            static_cast<int>(threadIdx.x));
+    return consumer.template run<Wanted, ResultDK, ResultDV>(tile.part);
+  };
   if constexpr (!hides_pairs<Bounds, Score>) {
-    const Consumer consumer(args, band, c, memory.pointer, shared, warpgroup - 1);
-    consumer.template run<SumsDQ, ResultDK, ResultDV>(place_of_part<S>(c, tile.part));
+    run();
   } else {
     if (threadIdx.x == 128) {
-      volatile TileOfKeys& to = again_of<S>(memory.pointer).tile;
+      volatile ToRecompute& kept = to_recompute<S>(memory.pointer);
+      volatile TileOfKeys& to = kept.tile;
+      kept.cut_end = band.cut_end;
       to.entry = tile.entry, to.head = tile.head, to.from = tile.from, to.part = tile.part;
       to.from_end = tile.from_end;
     }
-    const auto nan = [&] {
-      const Consumer consumer(args, band, c, memory.pointer, shared, warpgroup - 1);
-      return consumer.template run<SumsDQ, ResultDK, ResultDV>(place_of_part<S>(c, tile.part));
-    }();
-    recompute_results<S, Consumer, Bounds, SumsDQ, ResultDK, ResultDV, Operands>(args, nan);
+    hopper::wait_at<kAllConsumers, S::consumers * 128>();
+    const auto nan = run();
+    recompute_results<S, Consumer, Bounds, Operands, Wanted, ResultDK, ResultDV>(args, nan);
   }
 }
 

@@ -88,7 +88,8 @@ struct QueryBand {
   Of band;
   int head, from;       // the first head of Q and the first key
   const bool from_end;  // see TileOfKeys
-  int begin, end;       // tiles of queries, from the band's first one on
+  int cut_end;     // the end of the rows whose tiles may be cut by the last key or the next one
+  int begin, end;  // tiles of queries, from the band's first one on
   const typename Bounds::Blocks blocks;
   int seen = 0;             // tiles that `blocks` does not hide, of all query heads of the group
   int before = 0, own = 0;  // of the walk, tiles of the parts before this one, and its own
@@ -112,6 +113,9 @@ struct QueryBand {
       const int row = last - band.shift + Bounds::left;
       if (row < high) high = row;
     }
+    cut_end = may_end && from + S::tile_k > band.columns ? 0x7fffffff
+              : Bounds::has_right ? from + S::tile_k - 1 - band.shift - Bounds::right
+                                  : -0x7fffffff;
     begin = (low - band.first_row) / S::tile_q;
     end = last < key || high <= low ? begin : (high - band.first_row + S::tile_q - 1) / S::tile_q;
     if constexpr (Bounds::has_blocks) count_seen();
@@ -123,15 +127,13 @@ struct QueryBand {
     }
   }
   // Whether a tile may hold a query and a key that do not see each other.
-  static constexpr bool cuts = !is_known(S::keys) || S::keys % S::tile_k != 0 ||
-                               Bounds::has_lengths || S::packed || Bounds::has_right ||
-                               Bounds::has_left;
-  SINTER_DEVICE bool is_cut(int row) const {
-    bool cut = S::keys % S::tile_k != 0 || Bounds::has_lengths || S::packed
-                   ? from + S::tile_k > band.columns
-                   : false;
-    if constexpr (Bounds::has_right)
-      cut = cut || from + S::tile_k - 1 > row + band.shift + Bounds::right;
+  static constexpr bool may_end = !is_known(S::keys) || S::keys % S::tile_k != 0 ||
+                                  Bounds::has_lengths || S::packed,
+                        cuts = may_end || Bounds::has_right || Bounds::has_left;
+  SINTER_DEVICE bool is_cut(int row) const { return is_cut(row, cut_end); }
+  SINTER_DEVICE bool is_cut(int row, int cut_end) const {
+    bool cut = false;
+    if constexpr (may_end || Bounds::has_right) cut = row < cut_end;
     if constexpr (Bounds::has_left)
       cut = cut || from <= row + S::tile_q - 1 + band.shift - Bounds::left;
     return cut;

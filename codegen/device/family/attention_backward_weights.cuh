@@ -86,6 +86,33 @@ struct PairsOfTile {
   }
 };
 
+// Of a pair of query and key: the weight, the score's gradient and that of its sum.
+struct PairGradient {
+  float weight, of_score, ds;
+};
+// From its score and its weight's gradient. `lse`, `largest`, `delta`: of the query; `drawn`: where
+// weights draw bits; gradient(x): of the sum, from the score's.
+template <class Score, class Weight, bool totals, class Args, class Coord, class OfHead,
+          class OfSum>
+SINTER_DEVICE PairGradient differentiate_pair(const Args& args, const Coord& c,
+                                              const OfHead& weight_of_head, float score,
+                                              float of_weight, float lse, float largest,
+                                              float delta, bool drawn, const OfSum& gradient) {
+  const float p =
+      RowShift<Score, totals>::weight(score, Score::plain ? Score::scale : 1.0f, lse, largest);
+  float weight = p;
+  if constexpr (Rounds<Weight>) of_weight = Weight::rounded_dp(args, c, weight_of_head, of_weight);
+  if constexpr (DrawsBits<Weight>)
+    weight = Weight::element(args, c, weight_of_head, p, drawn),
+    of_weight = Weight::element(args, c, weight_of_head, of_weight, drawn);
+  else if constexpr (!Weight::plain)
+    weight = Weight::element(args, c, weight_of_head, p),
+    of_weight = Weight::element(args, c, weight_of_head, of_weight);
+  float of_score = p * (of_weight - delta);
+  if constexpr (Rounds<Weight>) of_score = Weight::rounded_ds(args, c, weight_of_head, of_score);
+  return {weight, of_score, gradient(of_score)};
+}
+
 // Where the score is a function of the sum, or the weight of the probability: sums `s` become
 // weights, gradients of weights `dp` those of sums. `lse`, `largest` (where RowShift has totals)
 // and `delta`: of the tile's first query on.
@@ -146,7 +173,7 @@ SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, con
   s.each([&](int i, float& x) {
     const typename S::Coord c = pairs(i);
     const float sum = x * Score::scale;
-    float score = x, weight, of_weight = dp.at[i];
+    float score = x;
     if constexpr (loads) {
 #pragma unroll
       for (int e = 0; e < ahead; ++e)
@@ -160,26 +187,21 @@ SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, con
     } else if constexpr (loads) {
       score = scores[i % ahead];
     }
-    const float p = weight = RowShift<Score, S::totals>::weight(
-        score, Score::plain ? Score::scale : 1.0f, pairs.of_query(lse, i),
-        S::totals ? pairs.of_query(largest, i) : 0.0f);
-    if constexpr (Rounds<Weight>)
-      of_weight = Weight::rounded_dp(args, c, weight_of_head, of_weight);
-    if constexpr (DrawsBits<Weight>)
-      weight = Weight::element(args, c, weight_of_head, p, drawn.at(i)),
-      of_weight = Weight::element(args, c, weight_of_head, of_weight, drawn.at(i));
-    else if constexpr (!Weight::plain)
-      weight = Weight::element(args, c, weight_of_head, p),
-      of_weight = Weight::element(args, c, weight_of_head, of_weight);
-    float of_score = p * (of_weight - pairs.of_query(delta, i));
-    if constexpr (Rounds<Weight>) of_score = Weight::rounded_ds(args, c, weight_of_head, of_score);
-    float ds = of_score;
-    if constexpr (!is_same<Beside, ReadByScores>) {
-      const float number = beside.get(i);
-      ds = Score::gradient_beside(args, c, score_of_head, sum, ds, &number);
-    } else if constexpr (!Score::plain) {
-      ds = Score::gradient(args, c, score_of_head, sum, ds);
-    }
+    bool bit = false;
+    if constexpr (DrawsBits<Weight>) bit = drawn.at(i);
+    auto [weight, of_score, ds] = differentiate_pair<Score, Weight, S::totals>(
+        args, c, weight_of_head, score, dp.at[i], pairs.of_query(lse, i),
+        S::totals ? pairs.of_query(largest, i) : 0.0f, pairs.of_query(delta, i), bit,
+        [&](float of_score) {
+          if constexpr (!is_same<Beside, ReadByScores>) {
+            const float number = beside.get(i);
+            return Score::gradient_beside(args, c, score_of_head, sum, of_score, &number);
+          } else if constexpr (!Score::plain) {
+            return Score::gradient(args, c, score_of_head, sum, of_score);
+          } else {
+            return of_score;
+          }
+        });
     if (!behind && !is_seen(i)) weight = ds = of_score = 0;
     x = weight, dp.at[i] = ds;
     if constexpr (BiasGradient::wanted) bias.add(i, is_seen(i) ? of_score : 0.0f, put_bias);

@@ -40,7 +40,7 @@ class WideBackwardConsumer {
   using Shift = RowShift<Score, S::totals>;
   SINTER_DEVICE WideBackwardConsumer(const Args& args, const QueryBand<S, Bounds>& band,
                                      const typename S::Coord& c, unsigned char* pointer,
-                                     unsigned shared, int consumer)
+                                     unsigned shared, int consumer, int)
       : args_(args),
         band_(band),
         stages_{band, pointer, shared, consumer},
@@ -53,8 +53,9 @@ class WideBackwardConsumer {
                ((warp() * 2 + lane() / 8 % 2) ^ lane() % 8) * 16) {}
 
   // The gradients of a tile of keys, stored at `place`.
-  template <class SumsDQ, class ResultDK, class ResultDV>
-  SINTER_DEVICE NanColumns<S::tile_k> run(const typename S::Coord& place) const {
+  template <class Wanted, class ResultDK, class ResultDV>
+  SINTER_DEVICE NanColumns<S::tile_k> run(int part) const {
+    const typename S::Coord place = place_of_part<S>(c_, part);
     NanColumns<S::tile_k> nan;
     Blocks dk[S::own], dv[S::own_v];
 #pragma unroll
@@ -65,10 +66,10 @@ class WideBackwardConsumer {
       stages_.template clear_lines<typename S::TileK>(shared_ + S::k, 0, S::tile_k);
       stages_.template clear_lines<typename S::TileV>(shared_ + S::v, 0, S::tile_k);
     } else {
-      sum<Gradients<BiasGradient, SumsDQ, ResultDK, ResultDV>>(dk, dv);
+      sum<Wanted>(dk, dv);
       if constexpr (hides_pairs<Bounds, Score>) {
         nan = NanColumns<S::tile_k>(dk, dv);
-        if (nan.any()) again_of<S>(pointer_).sums[consumer_] = 1;
+        if (nan.any()) to_recompute<S>(pointer_).sums[consumer_] = 1;
       }
       stages_.meet_all();  // nobody reads K any more
       if constexpr (by_lines<ResultDV>) put<S::panels_v>(dv, shared_ + S::v, 1);
@@ -82,28 +83,28 @@ class WideBackwardConsumer {
     return nan;
   }
 
-  // What came out NaN, once more: a warp has 16 elements of each block.
-  template <class SumsDQ, class ResultDK, class ResultDV, class Operands>
-  SINTER_DEVICE void recompute(const NanColumns<S::tile_k>& nan,
-                               const typename S::Coord& place) const {
-    using Wanted = Gradients<BiasGradient, SumsDQ, ResultDK, ResultDV>;
-    constexpr bool in_tiles = by_lines<ResultDK> || by_lines<ResultDV>;
-    stages_.template begin_again<in_tiles>();
-    constexpr int blocks = S::own > S::own_v ? S::own : S::own_v;
-    recompute_keys<S, Wanted, Operands, Score, Weight, (blocks + 1) / 2>(
-        args_, c_, band_, band_.from, S::tile_k, nan, [&](int j) { return element<S::panels>(j); },
-        [&](int j) { return element<S::panels_v>(j); },
-        [&](int key, int e, float x) {
-          put_again<ResultDK, typename S::TileK, 4>(args_, place, shared_ + S::k, band_.from, key,
-                                                    e, x);
-        },
-        [&](int key, int e, float x) {
-          put_again<ResultDV, typename S::TileV, 5>(args_, place, shared_ + S::v, band_.from, key,
-                                                    e, x);
-        });
-    if constexpr (!in_tiles) return;
-    stages_.end_again();
-    store_tiles<ResultDK, ResultDV>();
+  // What is recomputed: a warp has 16 elements of each block, of all keys.
+  static constexpr int keys_of_warp = S::tile_k,
+                       strips = ((S::own > S::own_v ? S::own : S::own_v) + 1) / 2;
+  SINTER_DEVICE int first_key() const { return band_.from; }
+  SINTER_DEVICE int element_of_dk(int strip) const { return element<S::panels>(strip); }
+  SINTER_DEVICE int element_of_dv(int strip) const { return element<S::panels_v>(strip); }
+  // What lies in shared memory.
+  template <class ResultDK, class ResultDV>
+  SINTER_DEVICE void store_tiles() const {
+    if constexpr (S::packed) {
+      const int lines = band_.band.columns - band_.from;
+      if (lines < S::tile_k) {
+        store_own<ResultDV, typename S::TileV, S::depth_v>(S::v, lines);
+        store_own<ResultDK, typename S::TileK, S::depth>(S::k, lines);
+        return;
+      }
+    }
+    if (threadIdx.x % 128 != 0) return;
+    store<ResultDV, typename S::TileV>(shared_ + S::v);
+    store<ResultDK, typename S::TileK>(shared_ + S::k);
+    hopper::commit_stores();
+    hopper::wait_for_stores<0>();
   }
 
  private:
@@ -304,23 +305,6 @@ class WideBackwardConsumer {
         put_transposed(sums[j], tile + block<blocks>(j) * S::tile_k * 128);
       }
   }
-  // And from there to memory.
-  template <class ResultDK, class ResultDV>
-  SINTER_DEVICE void store_tiles() const {
-    if constexpr (S::packed) {
-      const int lines = band_.band.columns - band_.from;
-      if (lines < S::tile_k) {
-        store_own<ResultDV, typename S::TileV, S::depth_v>(S::v, lines);
-        store_own<ResultDK, typename S::TileK, S::depth>(S::k, lines);
-        return;
-      }
-    }
-    if (threadIdx.x % 128 != 0) return;
-    store<ResultDV, typename S::TileV>(shared_ + S::v);
-    store<ResultDK, typename S::TileK>(shared_ + S::k);
-    hopper::commit_stores();
-    hopper::wait_for_stores<0>();
-  }
   // Of this warp's elements in the blocks of its consumer, the lane's in pair j of blocks.
   template <int blocks>
   SINTER_DEVICE int element(int j) const {
@@ -371,7 +355,9 @@ template <class Config, class Bounds, class Q, class K, class V, class DO, class
 SINTER_DEVICE void run_wide_backward(const Args& args) {
   using S = WideBackwardShape<Config, Bounds, Q, K, V, DO>;
   run_tile_of_keys<Config, S, WideBackwardConsumer<S, Bounds, Score, Weight, BiasGradient, Args>,
-                   Bounds, Q, K, V, DO, Score, Rows, SumsDQ, ResultDK, ResultDV>(args);
+                   Bounds, BackwardOperands<Q, K, V, DO, Rows, Score, Weight>,
+                   Gradients<BiasGradient, SumsDQ, ResultDK, ResultDV>, SumsDQ, ResultDK, ResultDV>(
+      args);
 }
 
 }  // namespace sinter::attention

@@ -48,8 +48,8 @@ struct WideBackwardShape : LoadedBackwardTiles<Config, Q, Config::tile_k, sequen
                        pipe_q = delta + PipeDO::stages * tile_q * 4,
                        pipe_do = pipe_q + PipeQ::bytes, full_k = pipe_do + PipeDO::bytes,
                        full_v = full_k + 8, walked = full_v + 8,
-                       again = walked + (Bounds::has_blocks ? PipeQ::stages * 8 : 0),
-                       end = again + Again::bytes;
+                       recompute = walked + (Bounds::has_blocks ? PipeQ::stages * 8 : 0),
+                       end = recompute + ToRecompute::bytes;
   static constexpr int shared_bytes = end + SharedMemory::lost;
   static_assert(shared_bytes == Config::shared_bytes);
 };

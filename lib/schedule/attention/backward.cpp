@@ -66,7 +66,7 @@ void set_lines(BoxedOperand& o, int columns, int rows) {
   o.map.box[1] = rows;
 }
 
-constexpr int kAgain = 48;  // Again::bytes
+constexpr int kToRecompute = 48;  // ToRecompute::bytes
 
 // As BackwardShape::shared_bytes and WideBackwardShape's.
 int shared_bytes(const AttentionBackwardConfig& e, const A& a, std::int64_t depth,
@@ -78,7 +78,7 @@ int shared_bytes(const AttentionBackwardConfig& e, const A& a, std::int64_t dept
   return 2 * (of_q * (e.tile_k + e.stages * e.tile_q) +
               of_do * (e.tile_k + e.stages_do * e.tile_q)) +
          weights + e.consumers * of_dq * kRows * 4 +
-         (e.stages + e.stages_do) * (e.tile_q * 4 + 16) + 16 + kAgain +
+         (e.stages + e.stages_do) * (e.tile_q * 4 + 16) + 16 + kToRecompute +
          (a.totals() ? e.stages * e.tile_q * 4 : 0) + (blocks ? e.stages * 8 : 0) +
          (e.beside ? 2 * 16 : 0) + kLostToAlignment;
 }
