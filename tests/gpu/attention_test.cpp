@@ -383,3 +383,30 @@ TEST_CASE("gradients beside numbers that are not finite", "[attention]") {
       CHECK(judged.ok());
     }
 }
+
+// An infinite factor of f32 is infinite, though its lower part, as products take it, is none.
+TEST_CASE("gradients of f32 beside an infinite number that all keys see", "[attention]") {
+  constexpr std::int64_t s = 40, d = 32;
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const bool alone : {true, false}) {
+    INFO((alone ? "dV alone" : "all"));
+    auto g = Shared<Graph>::make(GraphOptions{.name = "seen", .io = f32, .intermediate = f32});
+    const auto tensor = [&](const char* name, std::int64_t width) {
+      return g->tensor({.name = name, .dim = {1, 1, s, width}});
+    };
+    const auto r =
+        sdpa_backward(tensor("q", d), tensor("k", d), tensor("v", d), tensor("o", d),
+                      tensor("d_o", d), tensor("stats", 1), SdpaAttributes{.attn_scale = kScale});
+    g->output(r.dv, "dv");
+    if (!alone) g->output(r.dq, "dq"), g->output(r.dk, "dk");
+    GraphCase c(*g, Fill::normal, 5);
+    const TensorId d_o = *c.lowered().find("d_o"), dv = *c.lowered().find("dv");
+    store_element(f32, c.memory().at(d_o), 2 * d, infinity);
+    REQUIRE(run_case(*g, c) == "");
+    CHECK(c.judge().ok());
+    int finite = 0;
+    for (std::int64_t n = 0; n < s; ++n)
+      finite += load_element(f32, c.memory().at(dv), n * d) != infinity;
+    CHECK(finite == 0);
+  }
+}

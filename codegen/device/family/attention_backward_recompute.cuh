@@ -31,6 +31,11 @@ template <class Bounds, class Score>
 inline constexpr bool hides_pairs =
     Bounds::has_left || Bounds::has_right || Bounds::has_lengths || !Score::plain;
 
+// Whether sums of keys may be NaN that are numbers, or infinite. Of f32 also where all pairs see
+// each other: the lower part of an infinite factor is NaN (attention_factors.cuh).
+template <class Number, class Bounds, class Score>
+inline constexpr bool recomputes_keys = hides_pairs<Bounds, Score> || sizeof(Number) == 4;
+
 SINTER_DEVICE bool is_nan(float x) { return x != x; }
 // One of them.
 SINTER_DEVICE bool is_nan(float x, float y) { return !(x <= y || x > y); }
