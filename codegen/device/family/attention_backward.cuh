@@ -109,7 +109,7 @@ class BackwardConsumer {
         line_(shared + S::ds + (consumer * 64 + warp_ * 16 + lane_ % 16) * 128),
         piece_((lane_ % 8 ^ lane_ / 16) * 16) {}
 
-  // The gradients of a tile of keys, stored at `place`.
+  // The gradients of a tile of keys, stored; of `part` of the queries.
   template <class Wanted, class ResultDK, class ResultDV>
   SINTER_DEVICE NanRows run(int part) const {
     if (band_.count() > 0) sum<Wanted>();

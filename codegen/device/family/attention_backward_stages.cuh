@@ -158,8 +158,8 @@ SINTER_DEVICE void recompute_results(const Args& args, const Nan& nan) {
   }
 }
 
-// A CTA. `Consumer`: see BackwardConsumer; its run<Wanted, ResultDK, ResultDV>(place) has the
-// gradients of the tile's keys and stores them at these coordinates. `Wanted`: Gradients.
+// A CTA. `Consumer`: see BackwardConsumer; its run<Wanted, ResultDK, ResultDV>(part) has the
+// gradients of the tile's keys and stores them. `Wanted`: Gradients.
 template <class Config, class S, class Consumer, class Bounds, class Operands, class Wanted,
           class SumsDQ, class ResultDK, class ResultDV, class Args>
 SINTER_DEVICE void run_tile_of_keys(const Args& args) {

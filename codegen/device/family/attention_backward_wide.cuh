@@ -52,7 +52,7 @@ class WideBackwardConsumer {
         place_((lane() / 16 * 8 + lane() % 8) * 128 +
                ((warp() * 2 + lane() / 8 % 2) ^ lane() % 8) * 16) {}
 
-  // The gradients of a tile of keys, stored at `place`.
+  // The gradients of a tile of keys, stored; of `part` of the queries.
   template <class Wanted, class ResultDK, class ResultDV>
   SINTER_DEVICE NanColumns<S::tile_k> run(int part) const {
     const typename S::Coord place = place_of_part<S>(c_, part);
