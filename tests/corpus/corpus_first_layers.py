@@ -8,6 +8,9 @@ directions("spectrogram_infinite", [2, 1, 9, 14], [16, 1, 5, 3], stride=[2, 2], 
 directions("few_channels_tf32", [2, 3, 12, 14], [16, 3, 5, 3], io="f32", compute="tf32", stride=[2, 2], pre=[2, 1], which="fd")
 # Windows that lie side by side: each pixel of the gradient has one tap.
 directions("patches", [2, 3, 16, 24], [16, 3, 8, 8], stride=[8, 8], which="d")
+# Of few channels: rows and images that end behind the last patch, and zeros of the filter beside a patch's row.
+directions("patches_of_4", [2, 3, 14, 72], [48, 3, 4, 4], stride=[4, 4], post=[0, 0], which="f")
+directions("patches_of_4_infinite", [3, 3, 12, 72], [48, 3, 4, 4], stride=[4, 4], which="f", infinite=331)
 # Without padding no window bounds the taps, of which those of a row are one index with the channels.
 directions("unpadded_first_layer", [2, 3, 19, 21], [16, 3, 3, 3], stride=[2, 2], which="fw")
 # Channels first, without padding: no window bounds the taps, which step within a stride.

@@ -69,3 +69,17 @@ TEST_CASE("tiles of filter gradients end within a line of the result's gradient"
   REQUIRE(k.wgmma());
   CHECK(k.wgmma()->tile.n == 160);
 }
+
+// A patch of 4 x 4 pixels of 3 channels has rows of 24 bytes, which TMA cannot load.
+TEST_CASE("patches of few channels are read as they lie") {
+  const auto patches = [](std::int64_t side, std::int64_t filters) {
+    Images i;
+    const Dims x{64, 3, 224, 224}, w{filters, 3, side, side},
+        y{64, filters, 224 / side, 224 / side};
+    i.output(conv_fprop(i.input("x", x), i.input("w", w), padded(0, side)), "y", y);
+    return engines(*i.g);
+  };
+  CHECK(patches(4, 96) == Engines{"image_rows"});
+  CHECK(patches(4, 128) == Engines{"image_rows"});
+  CHECK(patches(16, 768) == Engines{"wgmma"});
+}

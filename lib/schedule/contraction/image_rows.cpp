@@ -15,10 +15,10 @@ namespace {
 constexpr int kWarps = 4, kPixels = 16;                 // of a block, and of a warp
 constexpr int kPiece = 8;                               // elements that are copied together
 constexpr int kMostColumns = 128, kFewestColumns = 32;  // of a block, of many filters
-constexpr int kMostOdd = 64;     // of numbers that are no multiple of 16: a block has all of them
-constexpr int kMostSteps = 16;   // of k, whose fragments stay in registers
-constexpr int kMostPieces = 64;  // of a warp's group of rows: two a lane
-constexpr int kStages = 4;       // 4, 6 and 10 take as long
+constexpr int kMostOdd = 64;      // of numbers that are no multiple of 16: a block has all of them
+constexpr int kMostSteps = 16;    // of k, whose fragments stay in registers
+constexpr int kMostPieces = 128;  // of a warp's group of rows: four a lane
+constexpr int kStages = 4;        // 4, 6 and 10 take as long
 constexpr int kEpilogueTile = 16 * 64 * 4;  // bytes of a warp's results
 
 const KernelPort* loaded(const KernelSpec& spec, const ProductOperand& operand, int& number) {
@@ -119,14 +119,31 @@ std::uint32_t grid_of(const BandProblem& p, const ImageRowsConfig& e, const Devi
                     std::min(p.columns * std::ceil(p.height / e.band), at_once(p, e, device)));
 }
 
+// Patches: windows side by side are none of the access, and a row of one is a single index, which
+// counts the channels of pixels as wide as a patch. The index that is added, of the filter's one
+// tap across; -1: no patches.
+int tap_of_patches(KernelSpec& spec, ConvolutionRoles& roles) {
+  ContractionSpec& c = spec.contraction();
+  int port = -1;
+  const KernelPort* const image = loaded(spec, c.a(), port);
+  if (c.k() != 2 || !image || !image->access.windows.empty()) return -1;
+  int channel = c.first_k(), tap = channel + 1;
+  if (image->access.stride[channel] != 1) std::swap(channel, tap);
+  roles.channels = {channel};
+  roles.taps = {tap};
+  add_unit_index(spec, spec.extent.size());
+  c.k_indices.push_back(KIndex::filter_tap);
+  return spec.extent.size() - 1;
+}
+
 // Notes how the image lies, and gives the order of indices that the kernel wants: image, row and
 // column; filter's row, column and channel. Empty where it lies in no way that the kernel reads.
 std::vector<int> read_image(KernelSpec& spec, ImageRowsConfig& e) {
   ContractionSpec& c = spec.contraction();
   ConvolutionRoles roles;
-  if (!add_batch_and_k(c, roles) || roles.pixels_in_k || roles.taps.size() != 2 ||
-      roles.channels.size() > 1)
-    return {};
+  if (!add_batch_and_k(c, roles) || roles.pixels_in_k) return {};
+  const int unit_tap = tap_of_patches(spec, roles);
+  if (roles.taps.size() != (unit_tap < 0 ? 2 : 1) || roles.channels.size() > 1) return {};
   if (roles.channels.empty()) {
     roles.channels = {spec.extent.size()};
     add_unit_index(spec, spec.extent.size());
@@ -141,7 +158,9 @@ std::vector<int> read_image(KernelSpec& spec, ImageRowsConfig& e) {
   std::int64_t offset = 0;
   const auto dims = image_dims(spec, roles, image->access, image_index, offset);
   if (!dims || dims->size() != 2 || static_cast<int>(roles.pixels.size()) > 3) return {};
-  const ImageDim &down = dims->front(), &across = dims->back();
+  const ImageDim& down = dims->front();
+  ImageDim across = dims->back();
+  if (unit_tap >= 0) across.tap_index = unit_tap, across.tap = 1;
   const auto rows = seen(spec, down), columns = seen(spec, across);
   const int channel = roles.channels.front();
   e.channels = spec.extent[channel];
