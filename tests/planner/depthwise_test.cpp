@@ -56,6 +56,8 @@ TEST_CASE("engines of depthwise convolutions by size, stride and layout") {
   CHECK(forward({128, 144, 56, 56}, 3, 1, true).as<DepthwiseRowsConfig>());
   CHECK(forward({64, 192, 28, 28}, 3, 2, true).as<DepthwiseRowsConfig>());
   CHECK(forward({64, 672, 14, 14}, 5, 2, true).as<DepthwiseWalkConfig>());
+  CHECK(forward({128, 512, 14, 14}, 3, 2, true).as<DepthwiseWalkConfig>());
+  CHECK(forward({64, 240, 28, 28}, 5, 2, true).as<DepthwiseRowsConfig>());
   CHECK(forward({64, 672, 14, 14}, 5, 1, false).as<DepthwiseLinesConfig>());
   CHECK(forward({64, 672, 14, 14}, 5, 2, false).as<DepthwisePlanesConfig>());
   CHECK(forward({64, 1152, 7, 7}, 5, 1, false).as<DepthwisePlanesConfig>());
@@ -82,6 +84,24 @@ TEST_CASE("engines of depthwise convolutions by size, stride and layout") {
   CHECK_FALSE(planes({4, 2048, 4096}, 5, 1, 1));
   CHECK(depthwise_gradient({8, 192, 56, 56}, 7, 1, 1, true).as<DepthwiseGradientMmaConfig>());
   CHECK(depthwise_gradient({64, 1152, 7, 7}, 5, 1, 1, true).as<DepthwiseWalkConfig>());
+}
+
+TEST_CASE("what an epilogue reads counts for the engines of depthwise convolutions") {
+  const auto chosen = [](const Dims& x, std::int64_t filter, bool last, const Dims& bias,
+                         int tensors) {
+    Images i{.last = last};
+    const Dims w{x[1], 1, filter, filter};
+    Tensor y = conv_fprop(i.input("x", x), i.input("w", w), padded(filter / 2, 1, x[1]));
+    if (!bias.empty()) y = add(y, i.input("b", bias));
+    for (const char* name : {"r", "s"})
+      if (tensors-- > 0) y = add(y, i.input(name, x));
+    i.output(y, "y", x);
+    return schedule_kernel(planned(*i.g).kernels[0], device_model("sm_90a"), {});
+  };
+  // A bias of each image leaves no boxes of results.
+  CHECK(chosen({64, 240, 28, 28}, 5, true, {}, 0).as<DepthwiseMmaConfig>());
+  CHECK(chosen({64, 240, 28, 28}, 5, true, {64, 240, 1, 1}, 0).as<DepthwiseRowsConfig>());
+  CHECK(chosen({64, 384, 28, 28}, 7, true, {64, 384, 1, 1}, 0).as<DepthwiseMmaConfig>());
 }
 
 TEST_CASE("depthwise convolutions have an engine of their own, whatever lies together") {

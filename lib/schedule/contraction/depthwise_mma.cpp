@@ -251,7 +251,7 @@ std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
       const double again = std::ceil(tiles / across) * (b.pixels - across * columns) /
                            static_cast<double>(line.extent);
       const double at_once = ctas * sms,
-                   waited = memory * (boxed ? 1 + kAgain * again : 1) *
+                   waited = memory * (boxed ? kBoxesStream * (1 + kAgain * again) : 1) *
                             std::max(1.0, kFlightOfSm / ((stages - 1) * row_bytes * ctas));
       // Rows of a thread block: groups or equal parts of one, or as many as fill whole rounds.
       std::vector<double> runs;

@@ -55,7 +55,7 @@ struct Block {
   }
   // Instructions of a thread's step, roughly; `cost`: of an element of the epilogue.
   double code(int cost) const {
-    constexpr double kFixed = 30, kResult = 7;
+    constexpr double kFixed = 20, kResult = 3;
     return kFixed + pixels * (1 + kEach) + products + rows * columns * (kResult + cost * kEach);
   }
 };
@@ -119,14 +119,14 @@ std::optional<DepthwiseRowsConfig> plan_depthwise_rows(const KernelSpec& spec,
         // with 384, 768 and 1,536 thread blocks 45.3, 44.1 and 42.4 us.
         const bool strided = down.divisor > 1;
         const double rounds_of_blocks = grid / ((strided ? 3 : ctas) * device.sms);
-        constexpr double kAgain = 0.15, kUnlike = 0.5, kEnds = 0.2, kStreams = 0.9;
+        constexpr double kAgain = 0.15, kUnlike = 0.5, kEnds = 0.2;
         const double unused = blocks * s.lanes * kEach / channels - 1;  // lanes
         const double ends = kEnds / std::clamp(rounds_of_blocks, 1.0, strided ? 4.0 : 2.0);
-        const double waited = kStreams * memory * std::max(1.0, kFlightOfSm / flight) *
+        const double waited = kBoxesStream * memory * std::max(1.0, kFlightOfSm / flight) *
                               (1 + kAgain * (again * rows_again - 1)) *
                               (1 + kUnlike * (unlike - 1 + unused)) * (1 + ends);
         // A step, alone or beside others'; the beginning of a thread block.
-        constexpr double kIssued = 0.7, kAlone = 0.35, kWait = 150, kBegin = 2500;
+        constexpr double kIssued = 0.95, kAlone = 0.3, kWait = 150, kBegin = 4600, kExposed = 0.1;
         const auto clocks = [&](double n) {
           const double code = s.code(cost);
           return (run + s.slots - 1) *
@@ -138,12 +138,18 @@ std::optional<DepthwiseRowsConfig> plan_depthwise_rows(const KernelSpec& spec,
         // 18.5 us where 13.2 were estimated, 64 x 144 x 56 x 56 34.1 where 29.9 were; by loads to
         // registers 13.5 and 35.3.)
         constexpr double kLargeStrided = 1.25, kLarge = 25;
-        const double longer = down.pixel > 1 && s.taps >= kLarge ? kLargeStrided : 1;
+        // So do the smallest results of strides. (128 x 512 x 14 x 14, 3 x 3 14.8 us where 12.2 are
+        // estimated, by loads 12.6; 64 x 672 x 14 x 14, 5 x 5 18.5, 14.8 and 13.5.)
+        constexpr double kSmallStrided = 1.2;
+        constexpr int kSmall = 8;
+        const double longer = down.pixel == 1 ? 1
+                                              : (s.taps >= kLarge ? kLargeStrided : 1) *
+                                                    (results_across <= kSmall ? kSmallStrided : 1);
         const double all = ctas * device.sms, rounds = std::floor(grid / all),
                      left = std::ceil((grid - rounds * all) / device.sms),
                      issued =
                          (rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0)) / device.clock,
-                     us = longer * overlapped(waited, issued);
+                     us = longer * overlapped(waited, issued, kExposed);
         if (least && *least <= us) continue;
         least = us;
         best = e;
