@@ -102,6 +102,13 @@ TEST_CASE("what an epilogue reads counts for the engines of depthwise convolutio
   CHECK(chosen({64, 240, 28, 28}, 5, true, {}, 0).as<DepthwiseMmaConfig>());
   CHECK(chosen({64, 240, 28, 28}, 5, true, {64, 240, 1, 1}, 0).as<DepthwiseRowsConfig>());
   CHECK(chosen({64, 384, 28, 28}, 7, true, {64, 384, 1, 1}, 0).as<DepthwiseMmaConfig>());
+  // Channels first: loads to registers wait for what else is read, and read the ends of lines
+  // twice.
+  for (const int tensors : {0, 1, 2})
+    CHECK(chosen({64, 384, 28, 28}, 3, false, {}, tensors).as<DepthwisePlanesConfig>());
+  CHECK(chosen({64, 144, 56, 56}, 3, false, {}, 2).as<DepthwisePlanesConfig>());
+  CHECK(chosen({64, 240, 28, 28}, 5, false, {}, 0).as<DepthwiseWalkConfig>());
+  CHECK(chosen({64, 32, 112, 112}, 3, false, {}, 0).as<DepthwiseWalkConfig>());
 }
 
 TEST_CASE("depthwise convolutions have an engine of their own, whatever lies together") {

@@ -328,16 +328,13 @@ class DepthwiseSearch {
     if (!best_ && e_.lanes != 1) walk(with_width(1, kFewestLanes));  // a large filter
   }
 
-  // The estimates of loads to registers are too short where a pack is few bytes: planes are taken
-  // where they were measured to be faster. Groups of several channels are compared.
+  // The estimates of loads to registers are too short where a pack is few bytes: planes of such
+  // lines are taken where they were measured to be faster.
   void try_planes() {
     auto planes = e_.gradient ? plan_depthwise_planes_gradient(spec_, e_, dims_, memory_, device_)
                               : plan_depthwise_planes(spec_, e_, dims_, memory_, device_);
     if (!planes) return;
-    const bool sure = device_.overrides.depthwise == "planes" || of_group_ < 0;
-    // Gradients' images are cut in as many parts as their own estimate says.
-    if (best_ && sure && !e_.gradient)
-      planes->microseconds = std::min(planes->microseconds, best_microseconds());
+    const bool sure = of_group_ < 0 && (planes->gradient || planes->narrow);
     if (device_.overrides.depthwise == "planes" ||
         (device_.overrides.depthwise.empty() &&
          (!best_ || sure || planes->microseconds < best_microseconds())))

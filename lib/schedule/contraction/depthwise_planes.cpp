@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::int64_t kPiece = kPieceOfPlanes;
 constexpr std::int64_t kWellMoved = 8;  // bytes, that threads load and store well from lines
-constexpr double kExposed = 0.25;       // of the shorter of memory and instructions
 
 // Images and results that are no wider. Of those of 28 and 56 pixels, with packs of 8 and 16 bytes,
 // loads to registers are as fast or faster. (H200, so and by loads: 64 x 240 x 28 x 28, 5 x 5 35.8
@@ -65,6 +64,18 @@ int port_of_results(const KernelSpec& spec, const DepthwiseConfig& e, int filter
       (beside >= 0 && !lies_as_results(spec, e, beside, port)))
     return -1;
   return port;
+}
+
+// Bytes that the epilogue reads as results leave registers, where these do not wait in planes.
+double bytes_beside(const KernelSpec& spec, const DepthwiseConfig& e) {
+  double bytes = 0;
+  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
+    const KernelPort& p = spec.ports[i];
+    if (!p.written && static_cast<int>(i) != e.image.port &&
+        p.access.stride[e.across->pixel_index] == 1)
+      bytes += info(p.type).bytes * static_cast<double>(elements_reached(spec.extent, p.access));
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -170,18 +181,9 @@ std::optional<DepthwisePlanesConfig> plan_depthwise_planes(const KernelSpec& spe
                       e.across->extent * image_bytes % kWellMoved != 0,
              small = across <= kMostResults && e.across->extent <= kMostPixels &&
                      (taps < kManyTaps || across <= kSmallest);
-  // Strided data gradients, whose lines have half as many pixels as results, and few taps of one
-  // dim gain in any size. (Bf16 on an H200, by loads and so: 3 x 3, stride 2, 64 x 96 x 112 x
-  // 112 62.8 and 50.3 us, 128 x 144 x 56 x 56 51.9 and 40.1, 64 x 192 x 28 x 28 23.4 and 9.4; 5 x
-  // 5 26.5 and 31.5 of 56 x 56, 23.6 and 16.1 of 28 x 28; one dim, 4 x 2048 x 4096, 4 taps 40.7
-  // and 34.1, 16 x 512 x 1500, 9 taps 16.8 and 17.4.)
-  constexpr int kFewTaps = 9, kFewOfOneDim = 4;
-  constexpr double kWorth = 1;  // microseconds of memory
-  const bool phased = phases_across > 1 && (taps <= kFewTaps || across <= kMostPixels),
-             one_dim = !e.down && phases_across == 1 && taps <= kFewOfOneDim,
-             of_any_size = (phased || one_dim) && taps > 1 && filters < 0 && looped == 1 &&
-                           image_bytes == 2 && result_bytes == 2 && memory >= kWorth;
-  if (!asked && !(e.result && ((narrow && small) || of_any_size))) return {};
+  e.narrow = narrow;
+  const bool phased = phases_across > 1 && across <= kMostPixels;
+  if (!asked && (narrow ? !e.result || !(small || phased) : !e.looped.empty())) return {};
 
   // Whole lines of the smallest images, else 8 columns; few rows.
   constexpr int kColumns = 8, kRows = 8;
@@ -244,17 +246,20 @@ std::optional<DepthwisePlanesConfig> plan_depthwise_planes(const KernelSpec& spe
   e.grid = clamp_grid(grid);
   e.shared_bytes = static_cast<std::uint32_t>(shared_of(e.planes.units, e.planes.images));
 
-  // Clocks of an SM that issues the instructions of its thread blocks, roughly.
-  constexpr double kIssued = 2.2, kItem = 120, kPixel = 3, kResult = 4, kStep = 30, kFactor = 28,
-                   kMoved = 32, kBegin = 2500;
+  // Clocks of an SM that issues the instructions of its thread blocks, counted in machine code.
+  constexpr double kIssued = 3.8, kItem = 60, kPixel = 1.5, kPack = 1.5, kMove = 1.4, kStep = 15,
+                   kLoop = 30, kFactor = 30, kMoved = 31, kBegin = 800;
+  constexpr int kTurned = 3;  // slots whose sums do not move
   const int advance = advance_of(e.down, e.rows), slots = slots_of(spec, e.down, e.rows);
   if (static_cast<double>(advance) * seen(spec, e.across, e.columns) > kMostUnrolled) return {};
-  const double steps = e.run + slots - 1,
-               products = static_cast<double>(e.rows) * e.columns * taps / (phases * phases_across),
+  const double pixels = static_cast<double>(advance) * seen(spec, e.across, e.columns),
+               block = static_cast<double>(e.rows) * e.columns, steps = e.run + slots - 1,
+               products = block * taps / (phases * phases_across),
+               loads = pixels * (kPixel + kPack / line_pack(spec, e, e.columns, true)),
                item =
-                   kItem + steps * (looped * (advance * seen(spec, e.across, e.columns) * kPixel +
-                                              products + (looped > 1 ? taps + kStep : 0)) +
-                                    e.rows * e.columns * kResult + kStep),
+                   kItem + steps * (looped * (products + loads + (looped > 1 ? taps + kLoop : 0)) +
+                                    block * (1 + kPack / e.packing.width) +
+                                    (slots > kTurned ? kMove * block * (slots - 1) : 0) + kStep),
                per_thread = std::ceil(static_cast<double>(e.planes.units * e.planes.images) *
                                       of_unit / e.threads),
                code = e.threads / 32.0 * per_thread * item +
@@ -262,7 +267,19 @@ std::optional<DepthwisePlanesConfig> plan_depthwise_planes(const KernelSpec& spe
                        static_cast<double>(e.planes.units * of_group) * all_taps * kFactor) /
                           32,
                issued = (std::ceil(grid / device.sms) * code / kIssued + kBegin) / device.clock;
-  e.microseconds = device.launch_microseconds + overlapped(memory, issued, kExposed);
+  // A thread block copies, computes and stores one after another: as many of these are hidden as
+  // there are others.
+  constexpr double kStreams = 0.86, kOwn = 10;
+  const double registers = slots * block + taps + pixels + kOwn,
+               ctas = std::clamp(
+                   std::min(
+                       std::floor(device.shared_per_sm / (e.shared_bytes + device.shared_reserved)),
+                       std::floor(device.registers_per_sm / (e.threads * registers))),
+                   1.0, std::max(1.0, grid / device.sms)),
+               late =
+                   e.result ? 0 : bytes_beside(spec, e) / (kWindowsReach * device.memory_bandwidth),
+               waited = kStreams * (memory + (kReadLate - 1) * late);
+  e.microseconds = device.launch_microseconds + overlapped(waited, issued, 1 / ctas);
   e.wide_index = needs_wide_index(spec);
   return e;
 }

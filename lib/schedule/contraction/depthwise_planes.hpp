@@ -14,6 +14,7 @@ struct DepthwisePlanes {
 struct DepthwisePlanesConfig : DepthwiseConfig {
   DepthwisePlanes planes{};
   std::optional<DepthwiseOperand> result{};  // that leaves in runs
+  bool narrow = false;  // lines of few bytes, which loads to registers take longer for than is said
 };
 
 // Nothing where planes do not lie one behind another, runs of them do not begin at multiples of 16

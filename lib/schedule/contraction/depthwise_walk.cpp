@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "plan/access.hpp"
 #include "schedule/schedule_parts.hpp"
@@ -10,7 +11,6 @@ namespace sinter {
 namespace {
 
 constexpr int kMostRegisters = 150, kMostRegistersOfGradient = 185;  // of factors, sums, pixels
-constexpr double kFlight = 24e3;  // in place of kFlightOfSm, as measured
 // What blocks with the taps of one dim of two take of their estimate. (f32 on an H200, with one and
 // with both: 5 x 5, 240 channels of 28 x 28 85 us and 35; 7 x 7, 384 channels 147 and 76.)
 constexpr double kOneOfTwo = 1.5;
@@ -83,26 +83,50 @@ double blocks_at_once(const DepthwiseConfig& e, double registers, double grid,
   return std::clamp(grid / device.sms, 1.0, std::max(1.0, most));
 }
 
+// Instructions a clock of one warp and of an SM; bytes in flight in place of kFlightOfSm; what of
+// memory's time, and of the shorter of it and instructions, is seen.
+struct Pace {
+  double alone, issued, flight, memory, exposed;
+};
+constexpr Pace kOfElements{0.4, 3, 24e3, 1, 0.2};
+// Of lines in packs of 8 bytes and more: twenty convolutions channels first on an H200 take 0.8 to
+// 1.2 of what these say, by those of elements 0.45 to 0.95.
+constexpr Pace kOfLines{0.5, 4, 6e3, 0.85, 0.26};
+
+bool in_lines(const KernelSpec& spec, const DepthwiseConfig& e, int columns) {
+  const int bytes = info(spec.ports[static_cast<std::size_t>(e.image.port)].type).bytes;
+  constexpr int kWide = 8;
+  return !e.gradient && e.looped.empty() && e.packing.width > 1 &&
+         line_pack(spec, e, columns, false) * bytes >= kWide;
+}
+
 // Clocks, in rounds of as many thread blocks as registers allow: those in which an SM issues the
 // instructions of all of its warps, or one warp its own.
 double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w, const Extents& x,
-                 double registers, const DeviceModel& device) {
-  // Instructions, roughly; instructions a clock of an SM, and of one warp.
-  constexpr double kPixel = 8, kResult = 15, kFixed = 150, kIssued = 3, kAlone = 0.4, kWait = 200,
-                   kPacked = 2, kRagged = 1.5;  // of a pixel in a pack; packs that reach further
+                 double registers, const Pace& pace, const DeviceModel& device) {
+  // Instructions, roughly.
+  constexpr double kPixel = 8, kResult = 15, kFixed = 150, kWait = 200, kPacked = 2,
+                   kRagged = 1.5;  // of a pixel in a pack; packs that reach further
   const auto divisor = [](const std::optional<ImageDim>& d) {
     return d ? static_cast<double>(d->divisor) : 1;
   };
   const double taps = taps_of(spec, e.down) * taps_of(spec, e.across),
                results = static_cast<double>(w.rows) * w.columns,
                products = results * taps * e.each / (divisor(e.down) * divisor(e.across)),
-               moves = 2 * (results * (w.slots - 1) + w.pixels),
-               pack = line_pack(spec, e, w.columns, false),
-               load = w.pixels * (pack > 1 ? kPacked + kPixel * kRagged / pack : kPixel + e.each);
+               pack = line_pack(spec, e, w.columns, false);
+  double moves = 2 * (results * (w.slots - 1) + w.pixels),
+         load = w.pixels * (pack > 1 ? kPacked + kPixel * kRagged / pack : kPixel + e.each),
+         result = kResult;
+  if (&pace == &kOfLines) {  // counted in machine code
+    constexpr double kConverted = 1.5, kLoaded = 3, kStored = 6;
+    moves /= 2;
+    load = w.pixels * (kConverted + kLoaded / pack);
+    result = kConverted + kStored / e.packing.width;
+  }
   double step = products + load + moves * (e.gradient ? 1 : e.each);
   step += results *
-          (e.gradient ? kPixel / gradient_pack(spec, e, w.columns) + e.each * w.slots : kResult);
-  if (!e.gradient && x.looped > 1) step = x.looped * (products + load + taps) + results * kResult;
+          (e.gradient ? kPixel / gradient_pack(spec, e, w.columns) + e.each * w.slots : result);
+  if (!e.gradient && x.looped > 1) step = x.looped * (products + load + taps) + results * result;
   // The rows before a run of results, but those in front of the image.
   const double before = (w.slots - 1) * (w.run < blocks_down(spec, e, w.rows) ? 1 : 0.5);
   const double walk = (w.run + before) * step, walks = x.planes * walks_of(spec, e, w);
@@ -115,7 +139,7 @@ double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w
   // Pixels of looped taps are not loaded ahead.
   const double waited = !e.gradient && x.looped > 1 ? (w.run + before) * x.looped * kWait : 0;
   const auto round = [&](double blocks) {  // of an SM
-    return std::max(code / kAlone + waited, code * blocks * warps / kIssued);
+    return std::max(code / pace.alone + waited, code * blocks * warps / pace.issued);
   };
   const double rounds = std::floor(grid / (at_once * device.sms)),
                left = std::ceil((grid - rounds * at_once * device.sms) / device.sms);
@@ -123,6 +147,49 @@ double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w
   constexpr double kMany = 4;
   if (rounds >= kMany) return grid / (at_once * device.sms) * round(at_once);
   return rounds * round(at_once) + (left > 0 ? round(left) : 0);
+}
+
+// What memory's time is multiplied by where lines are no whole sectors of 32 bytes, whose ends are
+// read, and written in part, with two lines; where pixels are read for each filter of a channel;
+// and for what the epilogue reads. (3 x 3 on an H200, of 112, 56 and 28 pixels of bf16 1.3, 1.7
+// and 2.4 of memory's time at its best, with one and two tensors beside 28 pixels 2.7 and 2.5.)
+double of_lines(const KernelSpec& spec, const DepthwiseConfig& e, const Extents& x) {
+  const int line = e.across->pixel_index, filters = index_of_filters(spec.contraction());
+  double bytes = 0, moved = 0;
+  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
+    const KernelPort& p = spec.ports[i];
+    const bool image = static_cast<int>(i) == e.image.port;
+    const double read =
+        info(p.type).bytes *
+        (image ? x.planes * static_cast<double>(spec.extent[e.channel]) *
+                     static_cast<double>(e.across->extent * (e.down ? e.down->extent : 1))
+               : static_cast<double>(elements_reached(spec.extent, p.access)));
+    const std::int64_t of_line =
+        info(p.type).bytes * (image                        ? e.across->extent
+                              : p.access.stride[line] == 1 ? spec.extent[line]
+                                                           : 0);
+    bytes += read;
+    constexpr double kPartly = 1.43;
+    constexpr std::int64_t kSector = 32;
+    const double partly = of_line == 0 ? 0
+                                       : static_cast<double>(kSector - std::gcd(of_line, kSector)) /
+                                             static_cast<double>(of_line);
+    const bool late = !image && !p.written && of_line > 0;
+    moved += read * (1 + kPartly * partly) * (late ? kReadLate : 1) *
+             (image && filters >= 0 ? static_cast<double>(spec.extent[filters]) : 1);
+  }
+  return moved / std::max(1.0, bytes);
+}
+
+// Microseconds. Bytes in flight keep memory busy, instructions beside it are hidden in part.
+double estimate(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w, const Extents& x,
+                double registers, double memory, const Pace& pace, const DeviceModel& device) {
+  const int pixel_bytes = info(spec.ports[static_cast<std::size_t>(e.image.port)].type).bytes;
+  const double at_once = blocks_at_once(e, registers, grid_of(spec, e, w, x), device),
+               flight = at_once * e.threads / 32 * w.flight_bytes(e, pixel_bytes),
+               waited = pace.memory * memory * std::max(1.0, pace.flight / flight),
+               issued = clocks_of(spec, e, w, x, registers, pace, device) / device.clock;
+  return overlapped(waited, issued, pace.exposed);
 }
 
 // The largest power of two up to `most` bytes of which `fits` says so.
@@ -233,15 +300,19 @@ std::optional<DepthwiseWalkConfig> walked_on_ordinary_cores(const KernelSpec& sp
             continue;
           const double walks = x.planes * walks_of(spec, e, w), grid = grid_of(spec, e, w, x);
           if (grid >= 0x1p31 || walks >= 0x1p31) continue;
-          // Bytes in flight keep memory busy, instructions beside it are hidden in part.
-          const double flight = blocks_at_once(e, registers, grid, device) * e.threads / 32 *
-                                w.flight_bytes(e, pixel_bytes),
-                       waited = memory * std::max(1.0, kFlight / flight),
-                       issued = clocks_of(spec, e, w, x, registers, device) / device.clock,
-                       us = overlapped(waited, issued) * (!both && dims.size() > 1 ? kOneOfTwo : 1);
+          const double longer = !both && dims.size() > 1 ? kOneOfTwo : 1,
+                       us =
+                           longer * estimate(spec, e, w, x, registers, memory, kOfElements, device);
           if (least && *least <= us) continue;
           least = us;
           best = DepthwiseWalkConfig{e};
+          // Of lines, too, the shape is the one that elements would have, as measured.
+          best->microseconds =
+              device.launch_microseconds +
+              (in_lines(spec, e, columns)
+                   ? longer * estimate(spec, e, w, x, registers, of_lines(spec, e, x) * memory,
+                                       kOfLines, device)
+                   : us);
           best->rows = rows;
           best->columns = columns;
           best->run = w.run;
@@ -252,7 +323,6 @@ std::optional<DepthwiseWalkConfig> walked_on_ordinary_cores(const KernelSpec& sp
     if (best && both) break;
   }
   if (!best) return {};
-  best->microseconds = device.launch_microseconds + *least;
   best->wide_index = needs_wide_index(spec);
   return best;
 }
