@@ -394,3 +394,10 @@ TEST_CASE("groups that fill no line run as they lie, channels first once they li
   CHECK(forward(432, 16, true) == Engines{"pointwise", "wgmma"});  // 27 groups in threes
   CHECK(forward(512, 16, false) == Engines{"pointwise", "pointwise", "wgmma"});
 }
+
+TEST_CASE("strided data gradients of groups, channels first, are not stored phase by phase") {
+  const Dims x{64, 256, 28, 28}, w{256, 8, 3, 3}, y{64, 256, 14, 14};
+  Images d{.last = false};
+  d.output(conv_dgrad(d.input("dy", y), d.input("w", w), x, padded(1, 2, 32)), "dx", x);
+  CHECK(engines(*d.g) == Engines{"pointwise", "pointwise", "wgmma", "pointwise"});
+}
