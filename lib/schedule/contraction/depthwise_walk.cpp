@@ -96,8 +96,7 @@ constexpr Pace kOfLines{0.5, 4, 6e3, 0.85, 0.26};
 bool in_lines(const KernelSpec& spec, const DepthwiseConfig& e, int columns) {
   const int bytes = info(spec.ports[static_cast<std::size_t>(e.image.port)].type).bytes;
   constexpr int kWide = 8;
-  return !e.gradient && e.looped.empty() && e.packing.width > 1 &&
-         line_pack(spec, e, columns, false) * bytes >= kWide;
+  return !e.gradient && e.packing.width > 1 && line_pack(spec, e, columns, false) * bytes >= kWide;
 }
 
 // Clocks, in rounds of as many thread blocks as registers allow: those in which an SM issues the
