@@ -61,6 +61,20 @@ def patches():
         tokens_norm(g, "sum", filters)
 
 
+def patches_in_no_lines():
+    """Patches whose lines, and which themselves, begin where TMA may not; positions of tokens without a norm."""
+    g = Graph("across_patches_21", "f16")
+    g.tensor("x", [100, 1, 42, 21])
+    g.tensor("w", [64, 1, 21, 21])
+    g.tensor("b", [1, 64, 1, 1])
+    g.conv("x", "w", "sums", stride=[21] * 2, pre_padding=[0, 0], post_padding=[0, 0], dilation=[1, 1])
+    g.pointwise("add", "biased", "sums", "b")
+    g.reshape("biased", "pixels", [100, 64, 2])
+    g.transpose("pixels", "tokens", [0, 2, 1])
+    g.tensor("position", [1, 2, 64])
+    g.output(g.pointwise("add", "sum", "tokens", "position"))
+
+
 def windows_of_products():
     """A norm's windows that a product reads, and a residual of windows that another is added to."""
     dim = [2, 4, 6, 16]
@@ -113,6 +127,7 @@ def two_softmaxes():
 
 turned_rows()
 patches()
+patches_in_no_lines()
 windows_of_products()
 joined_norm()
 two_softmaxes()

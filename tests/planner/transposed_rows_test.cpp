@@ -132,6 +132,23 @@ TEST_CASE("patches that are copied are those of the image") {
   check_values(g);
 }
 
+// Lines of 21 pixels begin nowhere that TMA may, nor do patches of 441; what is written does. What
+// is added to tokens is added behind the sums.
+TEST_CASE("patches of any size are copied as lines that TMA loads, and so are their filters") {
+  Graph g{{.io = bf16}};
+  const auto x = g.tensor({.name = "x", .dim = {100, 1, 42, 21}}),
+             w = g.tensor({.name = "w", .dim = {64, 1, 21, 21}});
+  ConvAttributes patches;
+  patches.stride = {21, 21};
+  const Tensor tokens = transpose(reshape(conv_fprop(x, w, patches), {100, 64, 2}), {0, 2, 1});
+  g.output(tokens + g.tensor({.name = "p", .dim = {1, 2, 64}}), "y");
+  const auto k = kernels(g);
+  REQUIRE(families_of(k) == std::vector{Family::pointwise, Family::pointwise, Family::contraction});
+  CHECK(scheduled(k[2], "sm_90a").wgmma());
+  CHECK(k[2].contraction().k() == 1);
+  check_values(g);
+}
+
 TEST_CASE(
     "rows of a matrix that are an image's pixels take what is added to these behind the sums") {
   const Dims image{2, 40, 5, 6}, last{1200, 1, 240, 40};

@@ -444,7 +444,7 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
                             : as_they_are ? operand_at(spec, o).type
                                           : factor;
       KernelSpec first = written_first(contraction, operand_at(contraction, o),
-                                       indices_of(contraction, o, type), type, tried);
+                                       indices_of(contraction, o, type), type, tried, c->k());
       if (!runs_once(first, state)) us += schedule_kernel(first, state.context()).microseconds;
       divide_nodes(state, o, first, contraction);
       reasons.push_back({"contraction",

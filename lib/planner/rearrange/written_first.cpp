@@ -71,13 +71,14 @@ KernelSpec over_indices(const KernelSpec& spec, const Body& body, const std::vec
 namespace {
 
 // The kernel that writes what a body of `spec` ends in, over these indices, of which `group`
-// neighbouring heads share one; and the port from which `spec` may load it.
+// neighbouring heads share one and the last `of_line` are a line, which begins where TMA may; and
+// the port from which `spec` may load it.
 struct Written {
   KernelSpec kernel;
   KernelPort port;
 };
 Written written(const KernelSpec& spec, const Body& body, const std::vector<int>& indices,
-                std::int64_t group, DataType stored, Temporaries& temporaries) {
+                std::int64_t group, int of_line, DataType stored, Temporaries& temporaries) {
   const auto place = [&](int i) {
     return static_cast<int>(std::find(indices.begin(), indices.end(), i) - indices.begin());
   };
@@ -85,11 +86,17 @@ Written written(const KernelSpec& spec, const Body& body, const std::vector<int>
   const int head = place(AttentionSpec::head);  // of both directions
   if (group > 1 && head < kernel.extent.size()) kernel.extent[head] /= group;
 
-  const std::int64_t line = 16 / info(stored).bytes;
-  Dims padded = kernel.extent;
-  padded.back() = (padded.back() + line - 1) / line * line;
+  const std::int64_t unit = 16 / info(stored).bytes;
+  const int lines = kernel.extent.size() - of_line;
+  Dims padded;
+  for (int i = 0; i < lines; ++i) padded.push_back(kernel.extent[i]);
+  padded.push_back(1);
+  for (int i = lines; i < kernel.extent.size(); ++i) padded.back() *= kernel.extent[i];
+  padded.back() = (padded.back() + unit - 1) / unit * unit;
   Access written;
-  written.stride = packed_strides(padded);
+  written.stride = packed_strides(kernel.extent);
+  const Dims of_lines = packed_strides(padded);
+  for (int i = 0; i < lines; ++i) written.stride[i] = of_lines[i];
   const Statement value = body.statements.back();
   std::string name = value.label;
   if (const KernelPort* const from = plainly_loaded(spec, body))
@@ -112,8 +119,8 @@ Written written(const KernelSpec& spec, const Body& body, const std::vector<int>
 }  // namespace
 
 KernelSpec written_first(KernelSpec& spec, ProductOperand& operand, const std::vector<int>& indices,
-                         DataType type, Temporaries& temporaries) {
-  auto [kernel, port] = written(spec, operand.body, indices, group_of(spec, operand),
+                         DataType type, Temporaries& temporaries, int of_line) {
+  auto [kernel, port] = written(spec, operand.body, indices, group_of(spec, operand), of_line,
                                 type == DataType::tf32 ? DataType::f32 : type, temporaries);
   Statement load =
       statement(StatementKind::load, DataType::f32, operand.body.statements.back().label);
@@ -130,7 +137,7 @@ KernelSpec copied_first(KernelSpec& spec, Body& body, int load, const std::vecto
   Statement& s = body.statements[static_cast<std::size_t>(load)];
   Body alone;
   alone.statements = {s};
-  auto [kernel, port] = written(spec, alone, indices, 1,
+  auto [kernel, port] = written(spec, alone, indices, 1, 1,
                                 spec.ports[static_cast<std::size_t>(s.port)].type, temporaries);
   s.port = static_cast<int>(spec.ports.size());
   spec.ports.push_back(std::move(port));

@@ -30,9 +30,10 @@ Dims at_indices(const Dims& dims, const std::vector<int>& indices);
 // are the kernel's.
 KernelSpec over_indices(const KernelSpec& spec, const Body& body, const std::vector<int>& indices);
 // The kernel that writes the operand as `type`, in this order of the indices that tell its elements
-// apart; `spec` then loads what it wrote.
+// apart, of which the last `of_line` are a line that begins where TMA may; `spec` then loads what
+// it wrote.
 KernelSpec written_first(KernelSpec& spec, ProductOperand& operand, const std::vector<int>& indices,
-                         DataType type, Temporaries& temporaries);
+                         DataType type, Temporaries& temporaries, int of_line = 1);
 // The same of a load of one of the spec's bodies, in its own type.
 KernelSpec copied_first(KernelSpec& spec, Body& body, int load, const std::vector<int>& indices,
                         Temporaries& temporaries);

@@ -22,9 +22,14 @@ bool reduces(const Rewriter& g, NodeId r, const View& back) {
 // convolution, the last one of a product or norm; -1: not known.
 int inner_axis(const Rewriter& g, TensorId t) {
   const int last = g[t].dim.size() - 1;
-  bool reshaped = false;  // tokens that become pixels: only the last axis is still known
+  // Reshapes on the way leave the first axes, such as channels of pixels that become tokens, and
+  // the last one, of tokens that become pixels.
+  int first_kept = Dims::kCapacity;
+  bool last_kept = true, reshaped = false;
   const auto seen = [&](int axis) {
-    return !reshaped ? axis : axis == g[t].dim.size() - 1 ? last : -1;
+    return !reshaped || axis < first_kept             ? axis
+           : last_kept && axis == g[t].dim.size() - 1 ? last
+                                                      : -1;
   };
   for (int i = 0; i < kMostChained; ++i) {
     const NodeId p = g.producer(t);
@@ -37,7 +42,12 @@ int inner_axis(const Rewriter& g, TensorId t) {
     const Node& n = g.node(p);
     if (n.op == OpKind::conv_fprop || n.op == OpKind::conv_dgrad) return seen(1);
     if (n.op == OpKind::matmul) return seen(g[t].dim.size() - 1);
-    if (n.op == OpKind::reshape && g[n.inputs[0]].dim.back() == g[t].dim.back()) {
+    if (n.op == OpKind::reshape) {
+      const Dims &from = g[n.inputs[0]].dim, &to = g[t].dim;
+      const int most = std::min({first_kept, from.size(), to.size()});
+      first_kept = 0;
+      while (first_kept < most && from[first_kept] == to[first_kept]) ++first_kept;
+      last_kept &= from.back() == to.back();
       reshaped = true;
       t = n.inputs[0];
       continue;
