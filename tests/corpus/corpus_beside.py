@@ -128,6 +128,27 @@ def gradients_behind_an_activation():
 gradients_behind_an_activation()
 
 
+def functions_of_few_elements():
+    """A gate of each channel, and steps of a state-space model: made by the kernels whose packs share them."""
+    g = Graph("gate_of_channels", "bf16")
+    g.tensor("x", [3, 10, 7, 8])
+    g.tensor("gate", [3, 10, 1, 1])
+    g.pointwise("mul", "y", "x", g.pointwise("sigmoid_fwd", "opened", "gate"))
+    g.output("y")
+    g = Graph("steps_of_states", "bf16")
+    b, l, d, n = 2, 5, 24, 16
+    for t, dim in (("dt", [b, l, d, 1]), ("shift", [1, 1, d, 1]), ("x", [b, l, d, 1]), ("b", [b, l, 1, n])):
+        g.tensor(t, dim)
+    g.tensor("a", [1, 1, d, n], data_type="f32")
+    g.pointwise("softplus_fwd", "step", g.pointwise("add", "shifted", "dt", "shift"))
+    g.pointwise("exp", "decay", g.pointwise("mul", "rate", "step", "a"))
+    g.pointwise("mul", "driven", g.pointwise("mul", "input", "step", "b"), "x")
+    g.output("decay", "driven")
+
+
+functions_of_few_elements()
+
+
 def gradients_over_channels(op, *image):
     """Those of the scale are sums of another kernel, which makes the normalised image again."""
     g = Graph(f"{op}_over_channels", "bf16")

@@ -253,6 +253,20 @@ TEST_CASE("so may a chain of elementwise nodes, where that is a cut with less tr
   CHECK_FALSE(overwritten.recompute_chains());
 }
 
+TEST_CASE("a function of few elements is computed by the kernel whose packs share each of them") {
+  const auto kernels = [](const Dims& gate, bool summed) {
+    Graph g{{.io = bf16}};
+    const auto x = g.tensor({.name = "x", .dim = {2, 6, 8, 8}}),
+               y = x * sigmoid(g.tensor({.name = "gate", .dim = gate}) + 1.0);
+    g.output(summed ? reduction(y, ReductionMode::add, {2, 1, 8, 8}) : y, "y");
+    check_values(g);
+    return partition(*lower(g).graph, true, "sm_90a").kernels.size();
+  };
+  CHECK(kernels({2, 6, 1, 1}, false) == 1);
+  CHECK(kernels({1, 1, 1, 8}, false) == 2);  // another one for each element of a pack
+  CHECK(kernels({2, 6, 8, 1}, true) == 2);   // no elementwise kernel
+}
+
 TEST_CASE("gradients of a norm over channels, and of its scale, both read x") {
   Graph g{{.io = bf16}};
   const Dims image{2, 24, 8, 8}, rows{2, 1, 8, 8};

@@ -76,6 +76,29 @@ namespace {
 
 constexpr int kRecomputeCost = 8;  // operations an element
 constexpr int kManyReaders = 8;    // elements for each of a result that is made again for them
+// Of a function of special units, which a thread calls once for the elements that it moves at once.
+constexpr int kSpecialCost = 4;
+constexpr int kMostBeside = 32;  // nodes that are visited to find out what a kernel holds
+
+// What special units compute in a few instructions.
+bool costs_special_units(PointwiseMode m) {
+  using M = PointwiseMode;
+  switch (m) {
+    case M::div:
+    case M::sqrt:
+    case M::rsqrt:
+    case M::reciprocal:
+    case M::exp:
+    case M::log:
+    case M::tanh_fwd:
+    case M::sigmoid_fwd:
+    case M::softplus_fwd:
+    case M::swish_fwd:
+      return true;
+    default:
+      return false;
+  }
+}
 
 }  // namespace
 
@@ -172,20 +195,49 @@ bool FusionState::recompute_chains() {
   return found;
 }
 
+// Whether a node's kernel is sure to be elementwise: nothing else is computed from what it is
+// connected with.
+bool FusionState::only_elementwise(NodeId n) const {
+  std::vector<NodeId> connected{n};
+  for (std::size_t i = 0; i < connected.size(); ++i) {
+    if (node(connected[i]).op != OpKind::pointwise || connected.size() > kMostBeside) return false;
+    const auto visit = [&](NodeId other) {
+      if (other >= 0 && !contains(connected, other)) connected.push_back(other);
+    };
+    for (TensorId t : operands(connected[i]))
+      if (t >= 0) visit(producer(t));
+    for (NodeId c : consumers(node(connected[i]).outputs[0])) visit(c);
+  }
+  return true;
+}
+
+// Whether what a thread of the reader moves at once has one element of `t`. (A gate of each channel
+// of an image, steps of a state-space model.)
+bool FusionState::makes_once_a_pack(NodeId reader, TensorId t) const {
+  const Dims &of = graph_[t].dim, &to = graph_[node(reader).outputs[0]].dim,
+             &stride = graph_[node(reader).outputs[0]].stride;
+  return !of.empty() && of.back() == 1 && to.back() >= kManyReaders &&
+         (stride.empty() || stride.back() == 1) && only_elementwise(reader);
+}
+
 void FusionState::find_recomputed() {
   std::vector<int> cost(graph_.nodes().size(), 0);
-  std::vector<bool> reads(graph_.nodes().size(), false);  // memory, itself or through its operands
+  // Memory, itself or through its operands; special units likewise.
+  std::vector<bool> reads(graph_.nodes().size(), false), special(graph_.nodes().size(), false);
   for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes().size()); ++i) {
     const auto at = static_cast<std::size_t>(i);
     const auto* a = std::get_if<PointwiseAttributes>(&node(i).attributes);
-    if (!a || !costs_an_addition(a->mode) || !graph_.is_virtual(node(i).outputs[0])) continue;
-    cost[at] = 1;
+    if (!a || !graph_.is_virtual(node(i).outputs[0])) continue;
+    special[at] = costs_special_units(a->mode);
+    if (!special[at] && !costs_an_addition(a->mode)) continue;
+    cost[at] = special[at] ? kSpecialCost : 1;
     bool cheap_operands = true;
     for (TensorId t : operands(i)) {
       if (t < 0 || graph_[t].has_value) continue;
       if (recomputed_result(t)) {
         cost[at] += cost[static_cast<std::size_t>(producer(t))];
         reads[at] = reads[at] || reads[static_cast<std::size_t>(producer(t))];
+        special[at] = special[at] || special[static_cast<std::size_t>(producer(t))];
       } else {
         reads[at] = true;
         cheap_operands = cheap_operands && given(t);
@@ -205,7 +257,9 @@ void FusionState::find_recomputed() {
       const OpKind op = node(c).op;
       const bool larger = count(graph_[node(c).outputs[0]].dim) >= many;
       in_bodies = in_bodies && (op == OpKind::pointwise || op == OpKind::reduction) &&
-                  (!from_memory || recomputed(c) || (op == OpKind::pointwise && larger));
+                  (!from_memory || recomputed(c) || (op == OpKind::pointwise && larger)) &&
+                  (!special[static_cast<std::size_t>(i)] || recomputed(c) ||
+                   (from_memory && makes_once_a_pack(c, t)));
     }
     if (!in_bodies) recompute_[static_cast<std::size_t>(i)] = false;
   }

@@ -35,8 +35,8 @@ bool costs_an_addition(PointwiseMode mode);
 class FusionState {
  public:
   // `recompute`: results that a few operations make from nothing but indices and constants (masks,
-  // positions), or from small inputs of the graph that are broadcast (1 + scale), are made where
-  // they are read, and have no kernel and no memory.
+  // positions), or from small inputs of the graph that are broadcast (1 + scale; a sigmoid, where
+  // packs share it), are made where they are read, and have no kernel and no memory.
   // `context`: the device whose engines may be used, and what was measured on it.
   // `regions`: attention that a pattern may take as a whole.
   // `overwritten`: inputs whose memory takes an output, which are read no longer than they must be.
@@ -165,6 +165,8 @@ class FusionState {
     if (looking_ && seen_.insert(n)) looked_at_.push_back(n);
   }
   void find_consumers();
+  bool only_elementwise(NodeId n) const;
+  bool makes_once_a_pack(NodeId reader, TensorId t) const;
   void find_recomputed();
   void keep_what_is_read_from_memory();
   // The nodes, at most so many, that make a result of inputs which take no longer to read than the
