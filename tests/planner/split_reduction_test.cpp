@@ -3,6 +3,7 @@
 
 #include "planned.hpp"
 #include "planner/rewrite/pass.hpp"
+#include "schedule/rowwise/rowwise.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 #include "support/run_graph.hpp"
@@ -70,4 +71,22 @@ TEST_CASE("parts of rows are even, and what is left is a kernel of its own") {
     CHECK(count(p.kernels[0].extent) + count(p.kernels[1].extent) == count(dim));
     test::check_values(g);
   }
+}
+
+// As many parts as run at once, or whole rounds of these: a few more would run alone.
+TEST_CASE("the last parts of rows do not run alone") {
+  const auto blocks = [](const Dims& dim, const Dims& kept, bool weighted) {
+    Graph g({.io = DataType::bf16});
+    Tensor x = g.tensor({.name = "x", .dim = dim});
+    if (weighted) x = x * g.tensor({.name = "w", .dim = {dim[0], 1}});
+    g.output(reduction(x, ReductionMode::add, kept), "y");
+    const Partition p = test::for_sm_90a(g);
+    REQUIRE(p.kernels.size() == 2);
+    CHECK(count(p.kernels[0].extent) == count(dim));
+    return schedule_rowwise(p.kernels[0], device_model("sm_90a")).grid;
+  };
+  CHECK(blocks({12000, 7000}, {1, 7000}, true) == 438);    // 16 parts of 750, not 20 of 600
+  CHECK(blocks({20000, 3072}, {1, 3072}, false) == 480);   // 40 parts of 500, not 50 of 400
+  CHECK(blocks({8192, 16384}, {1, 16384}, false) == 512);  // all at once
+  CHECK(blocks({64, 96, 77, 77}, {1, 96, 1, 1}, false) == 768);
 }

@@ -1,6 +1,7 @@
 #include "planner/split/cut_rows.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "plan/access.hpp"
 #include "planner/spec/body_copy.hpp"
@@ -17,12 +18,13 @@ std::int64_t length_of_rows(const KernelSpec& s) {
 
 // In how many parts of what size an extent is cut: as wished where that divides it, else in parts
 // that are multiples of 64, the last one short. Of millions of parts a divisor is sought near the
-// wished one alone: all of them would take minutes.
-std::pair<std::int64_t, std::int64_t> parts_of(std::int64_t extent, std::int64_t wished) {
+// wished one alone: all of them would take minutes. `packs`: parts are moved in packs of 8.
+std::pair<std::int64_t, std::int64_t> parts_of(std::int64_t extent, std::int64_t wished,
+                                               bool packs) {
   constexpr std::int64_t kFarthest = 1 << 16;
   for (std::int64_t off = 0; off <= std::min(wished / 2, kFarthest); ++off)
     for (const std::int64_t n : {wished + off, wished - off})
-      if (n > 0 && extent % n == 0 && (extent / n % 8 == 0 || extent % 8 != 0))
+      if (n > 0 && extent % n == 0 && (!packs || extent / n % 8 == 0 || extent % 8 != 0))
         return {n, extent / n};
   std::int64_t size = (extent + wished - 1) / wished;
   if (size > 64) size = (size + 63) / 64 * 64;
@@ -30,13 +32,13 @@ std::pair<std::int64_t, std::int64_t> parts_of(std::int64_t extent, std::int64_t
 }
 
 // `rest`: of an uneven last index the parts are even, and what they leave is a spec of its own.
-CutRows in_parts(const KernelSpec& spec, std::int64_t wished, bool rest) {
+CutRows in_parts(const KernelSpec& spec, std::int64_t wished, bool rest, bool packs = true) {
   CutRows cut{spec};
   const int last = spec.extent.size() - 1;
   for (int d = spec.rowwise().outer_rank; d <= last && wished > 1; ++d) {
     const std::int64_t extent = spec.extent[d];
     auto [n, size] =
-        extent <= wished ? std::pair{extent, std::int64_t{1}} : parts_of(extent, wished);
+        extent <= wished ? std::pair{extent, std::int64_t{1}} : parts_of(extent, wished, packs);
     if (n <= 1) continue;
     if (rest && d == last && n * size != extent) {
       size = extent / n / kMoveBytes * kMoveBytes;  // whole vectors of any type
@@ -99,6 +101,48 @@ std::optional<CutRows> in_even_parts(const KernelSpec& spec, std::int64_t wished
   const auto width = [&](const KernelSpec& k) { return schedule_rowwise(k, device).packing.width; };
   if (width(even.spec) <= width(in_parts(spec, wished).spec)) return {};
   return even;
+}
+
+namespace {
+
+// How many rounds of blocks that run at once the parts are, and the share of the GPU that they keep
+// busy until the last one ends; rounds of 0 where nobody knows how many run at once.
+struct Rounds {
+  double all = 0, busy = 0;
+};
+Rounds rounds_of(const KernelSpec& parts, const DeviceModel& device) {
+  constexpr int kLargest = 1024;  // threads, of which an SM holds two blocks
+  const RowwiseConfig s = schedule_rowwise(parts, device);
+  const int beside = s.least_blocks > 1 ? s.least_blocks : s.threads == kLargest ? 2 : 0;
+  if (beside == 0) return {};
+  const double rounds = static_cast<double>(s.grid) / (device.sms * beside);
+  return {rounds, rounds / std::ceil(rounds)};
+}
+
+}  // namespace
+
+CutRows in_whole_rounds(const KernelSpec& spec, std::int64_t wished, CutRows given,
+                        std::int64_t shortest, const DeviceModel& device) {
+  constexpr double kWorth = 0.15;
+  if (given.parts == 1 || given.rest) return given;
+  const Rounds rounds = rounds_of(given.spec, device);
+  if (rounds.all <= 1) return given;
+  CutRows best = std::move(given);
+  double least = rounds.busy + kWorth;
+  const bool packs = !rows_lie_together(spec);
+  std::int64_t last = best.parts;
+  for (std::int64_t n = std::max<std::int64_t>(2, 2 * wished / 3); n <= 2 * wished; ++n) {
+    CutRows cut = in_parts(spec, n, false, packs);
+    if (!cut.even || cut.parts == last || cut.parts > 2 * wished ||
+        length_of_rows(cut.spec) < shortest)
+      continue;
+    last = cut.parts;
+    const double busy = rounds_of(cut.spec, device).busy;
+    if (busy <= least) continue;
+    least = busy;
+    best = std::move(cut);
+  }
+  return best;
 }
 
 std::vector<KernelSpec> cut_rows(const KernelSpec& spec, CutRows rows, bool pieces,

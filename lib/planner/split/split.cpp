@@ -374,8 +374,11 @@ std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
     keep_size(spec, columns_of(any->spec), context);
     return cut_rows(spec, std::move(*any), false, temporaries);
   }
-  auto even = in_even_parts(spec, wished, device);
-  return cut_rows(spec, even ? std::move(*even) : in_parts(spec, wished), false, temporaries);
+  if (auto even = in_even_parts(spec, wished, device))
+    return cut_rows(spec, std::move(*even), false, temporaries);
+  const std::int64_t shortest = std::max(shortest_part(device), least * blocks / outer_rows(spec));
+  return cut_rows(spec, in_whole_rounds(spec, wished, in_parts(spec, wished), shortest, device),
+                  false, temporaries);
 }
 
 }  // namespace sinter
