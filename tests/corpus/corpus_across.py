@@ -75,6 +75,16 @@ def patches_in_no_lines():
     g.output(g.pointwise("add", "sum", "tokens", "position"))
 
 
+def distances():
+    """Vectors that are read for all of the others; results lie across what is summed."""
+    g = Graph("across_distances", "f32")
+    g.tensor("x", [45, 1, 16])
+    g.tensor("y", [1, 38, 16])
+    g.pointwise("abs", "size", g.pointwise("sub", "difference", "x", "y"))
+    g.reduction("add", "size", "distance", [45, 38, 1])
+    g.output("distance")
+
+
 def windows_of_products():
     """A norm's windows that a product reads, and a residual of windows that another is added to."""
     dim = [2, 4, 6, 16]
@@ -128,6 +138,7 @@ def two_softmaxes():
 turned_rows()
 patches()
 patches_in_no_lines()
+distances()
 windows_of_products()
 joined_norm()
 two_softmaxes()

@@ -149,6 +149,20 @@ TEST_CASE("patches of any size are copied as lines that TMA loads, and so are th
   check_values(g);
 }
 
+// Each vector is read for all of the others, by threads side by side along it.
+TEST_CASE("distances of vectors are summed along what lies together, not as they are stored") {
+  for (const std::int64_t n : {12, 200}) {
+    Graph g{{.io = f32}};
+    const auto x = g.tensor({.name = "x", .dim = {n, 1, 16}}),
+               y = g.tensor({.name = "y", .dim = {1, n + 4, 16}});
+    g.output(reduction(abs(x - y), ReductionMode::add, {n, n + 4, 1}), "distance");
+    const auto k = kernels(g);
+    REQUIRE(k.size() == 1);
+    CHECK_FALSE(rows_lie_together(k[0]));
+    check_values(g);
+  }
+}
+
 TEST_CASE(
     "rows of a matrix that are an image's pixels take what is added to these behind the sums") {
   const Dims image{2, 40, 5, 6}, last{1200, 1, 240, 40};
