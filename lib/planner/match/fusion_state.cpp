@@ -78,7 +78,7 @@ constexpr int kRecomputeCost = 8;  // operations an element
 constexpr int kManyReaders = 8;    // elements for each of a result that is made again for them
 // Of a function of special units, which a thread calls once for the elements that it moves at once.
 constexpr int kSpecialCost = 4;
-constexpr int kMostBeside = 32;  // nodes that are visited to find out what a kernel holds
+constexpr std::size_t kMostBeside = 32;  // nodes that are visited to find out what a kernel holds
 
 // What special units compute in a few instructions.
 bool costs_special_units(PointwiseMode m) {
@@ -202,7 +202,8 @@ bool FusionState::only_elementwise(NodeId n) const {
   for (std::size_t i = 0; i < connected.size(); ++i) {
     if (node(connected[i]).op != OpKind::pointwise || connected.size() > kMostBeside) return false;
     const auto visit = [&](NodeId other) {
-      if (other >= 0 && !contains(connected, other)) connected.push_back(other);
+      if (other >= 0 && connected.size() <= kMostBeside && !contains(connected, other))
+        connected.push_back(other);
     };
     for (TensorId t : operands(connected[i]))
       if (t >= 0) visit(producer(t));
