@@ -5,7 +5,7 @@ struct Config {
   using Index = int;
   using Extent = sinter::Dims<144, 32, 56, 56, 3, 3>;
   using Accumulator = float;
-  static constexpr int threads = 352;
+  static constexpr int threads = 320;
   static constexpr int unroll = 1;
   static constexpr int width = 2;
   static constexpr int batch = 1;
@@ -17,15 +17,15 @@ struct Config {
   static constexpr int lanes = 40;
   static constexpr int each = 2;
   static constexpr int rows = 2;
-  static constexpr int columns = 7;
+  static constexpr int columns = 4;
   static constexpr int run = 14;
   static constexpr bool along_columns = false;
-  static constexpr int across = 8;
+  static constexpr int across = 7;
   static constexpr int planes = 1;
   static constexpr int stages = 4;
-  static constexpr int image_line = 58;
-  static constexpr int image_box = 58;
-  static constexpr int shared_bytes = 78207;
+  static constexpr int image_line = 30;
+  static constexpr int image_box = 30;
+  static constexpr int shared_bytes = 42367;
   using Rows = sinter::depthwise::Axis<2, 4, 3, -1, 1, 1, 1, 56, 8064>;
   using Columns = sinter::depthwise::Axis<3, 5, 3, -1, 1, 1, 1, 56, 144>;
   using Looped = sinter::List<>;
@@ -91,6 +91,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_264a6b0f(const __grid_constant__ Args args) {
+void sinter_contraction_7e3e1998(const __grid_constant__ Args args) {
   sinter::depthwise::run_rows<Config, Image, Filter, Body>(args);
 }
