@@ -17,8 +17,7 @@ namespace {
 using A = AttentionBackwardSpec;
 
 // float element(args, c) of an operand, whose heads are shared by `group` of the others.
-void print_element_of(TextWriter& out, const KernelSpec& spec, const KernelNames& names, int port,
-                      std::int64_t group) {
+void print_element_of(TextWriter& out, const KernelNames& names, int port, std::int64_t group) {
   const auto p = static_cast<std::size_t>(port);
   out.open("SINTER_DEVICE static float element(const Args& args, Coord c) {{");
   if (group > 1) out.line("c.at[{}] /= {};", static_cast<int>(A::head), group);
@@ -169,7 +168,7 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
       out.line("using Number = sinter::{};", name(o.map.type));
       print_box_load(out, o, map, "Coord", {A::head, group});
     }
-    print_element_of(out, spec, names, o.port, group);
+    print_element_of(out, names, o.port, group);
     out.close("};");
   };
   operand("OperandQ", e.q, "map_q", 1);
