@@ -72,6 +72,17 @@ Shared<Graph> chained_products() {
   return g;
 }
 
+// Few rows and weights that lie along k.
+Shared<Graph> weights_of_8_bits() {
+  auto g = Shared<Graph>::make(GraphOptions{.io = bf16});
+  const auto x = g->tensor({.name = "x", .dim = {16, 4096}}),
+             w = g->tensor(
+                 {.name = "w", .dim = {4096, 14336}, .stride = {1, 4096}, .data_type = i8}),
+             scale = g->tensor({.name = "scale", .dim = {1, 14336}, .data_type = f32});
+  g->output(matmul(x, w) * scale, "y");
+  return g;
+}
+
 struct Case {
   const char* form;
   const char* target;  // "": every GPU
@@ -87,6 +98,7 @@ std::vector<Case> cases() {
       {"attention_backward_wide", hopper, attention({2, 8, 512, 256, 256, true})},
       {"attention_backward_mma", "", attention({2, 8, 512, 64, 64, true})},
       {"contraction_chained", hopper, chained_products},
+      {"contraction_streamed_parts", hopper, weights_of_8_bits},
       {"contraction_image_rows", hopper, convolution(Of::fprop, {64, 3, 224, 64, 7, 2})},
       {"contraction_window", hopper, convolution(Of::fprop, {32, 256, 56, 512, 1, 2})},
       {"contraction_window_resident", hopper, convolution(Of::fprop, {32, 64, 56, 64, 3})},
