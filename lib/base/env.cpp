@@ -37,8 +37,7 @@ constexpr EnvVariable kVariables[] = {
     {"SINTER_NVRTC", "path of libnvrtc, tried instead of the usual places"},
     {"SINTER_REARRANGE",
      "tests: on: operands of convolutions are rearranged wherever they can be, faster or not; "
-     "last: "
-     "in the last of several ways"},
+     "first, last: in the first or the last of several ways"},
     {"SINTER_SANITIZE_GRAPHS", "tests: how many random graphs run under compute-sanitizer"},
     {"SINTER_SLOW_DEVICE",
      "tests: plans as for a device so many times slower, which small shapes fill as large ones do"},

@@ -19,7 +19,7 @@ struct PlanOverrides {
   // `planes` or `ordinary`.
   std::string depthwise;
   // SINTER_REARRANGE: operands of convolutions are rearranged wherever they can be, in the fastest
-  // way (`on`) or in the last.
+  // way (`on`), in the `first` or in the `last`.
   std::string rearrange;
   // SINTER_SPLIT_ELEMENTS: the fewest elements of a reduction that are worth a block; sums of
   // products are cut however small they are.

@@ -110,6 +110,15 @@ TEST_CASE("corpus convolutions", "[rearranged]") {
   check("convolutions", changed_by("SINTER_REARRANGE", graphs), {.repeatable = true});
 }
 
+// With SINTER_REARRANGE=first sums of strided data gradients lie with their channels together, and
+// a last kernel brings them to where results lie.
+TEST_CASE("corpus convolutions, channels first", "[.][channels_first]") {
+  std::vector<GraphSource> graphs;
+  for (auto& graph : corpus_graphs())
+    if (graph.name.starts_with("convolution_channels_first")) graphs.push_back(std::move(graph));
+  check("channels first", changed_by("SINTER_REARRANGE", graphs), {.repeatable = true});
+}
+
 // Magnitudes over many binades too; and sums that are exact in any order, so that the bits are
 // those of CUDA cores.
 TEST_CASE("products of f32 in parts", "[rearranged]") {

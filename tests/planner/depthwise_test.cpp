@@ -401,3 +401,19 @@ TEST_CASE("strided data gradients of groups, channels first, are not stored phas
   d.output(conv_dgrad(d.input("dy", y), d.input("w", w), x, padded(1, 2, 32)), "dx", x);
   CHECK(engines(*d.g) == Engines{"pointwise", "pointwise", "wgmma", "pointwise"});
 }
+
+TEST_CASE("strided data gradients, channels first, are not stored phase by phase") {
+  const auto gradient = [](const Dims& x, const Dims& y, std::int64_t filter, int groups) {
+    Images d{.last = false};
+    const Dims w{y[1], x[1] / groups, filter, filter};
+    d.output(conv_dgrad(d.input("dy", y), d.input("w", w), x, padded(filter / 2, 2, groups)), "dx",
+             x);
+    return engines(*d.g);
+  };
+  const Engines brought{"pointwise", "pointwise", "wgmma", "pointwise"};
+  CHECK(gradient({32, 128, 56, 56}, {32, 256, 28, 28}, 3, 1) == brought);
+  CHECK(gradient({64, 1024, 14, 14}, {64, 1024, 7, 7}, 3, 32) == brought);
+  // A launch takes longer than stores of few results.
+  CHECK(gradient({4, 128, 28, 28}, {4, 256, 14, 14}, 3, 1) ==
+        Engines{"pointwise", "pointwise", "wgmma"});
+}

@@ -122,6 +122,38 @@ struct Rearranged {
     kernels.push_back(std::move(spec));
     return std::move(kernels);
   }
+  // With sums over these indices, the last of which is fastest, which a last kernel brings to where
+  // results lie; rounded where that is all it does.
+  std::vector<KernelSpec> finish_with_results(const std::vector<int>& order) {
+    Dims size;
+    for (int i : order) size.push_back(given.extent[i]);
+    const Statement acc = given.body.statements.front();
+    DataType type = DataType::f32;
+    if (given.body.statements.size() == 2 && given.body.statements.back().args.front() == 0)
+      type = given.ports[static_cast<std::size_t>(given.body.statements.back().port)].type;
+    if (type != DataType::bf16 && type != DataType::f16) type = DataType::f32;
+    const Access packed = packed_in_order(given.extent.size(), order, size);
+    KernelPort sums = temporaries.add(acc.label + "_channels_last", type, size, packed);
+    KernelSpec last = given;
+    last.family = PointwiseSpec{};
+    const int results = given.contraction().first_k();
+    last.extent = part_of(given.extent, 0, results);
+    for (KernelPort& p : last.ports) {
+      p.access.stride = part_of(p.access.stride, 0, results);
+      for (Window& w : p.access.windows) w.coefficient = part_of(w.coefficient, 0, results);
+    }
+    Access of_results;
+    of_results.stride = part_of(packed.stride, 0, results);
+    load_sum(last, read_back(sums, of_results));
+    Statement store = statement(StatementKind::store, DataType::f32, "");
+    store.args = {0};
+    store.port = static_cast<int>(spec.ports.size());
+    spec.ports.push_back(std::move(sums));
+    spec.body.statements = {acc, store};
+    std::vector<KernelSpec> made = finish();
+    made.push_back(std::move(last));
+    return made;
+  }
 };
 
 // A convolution of 16 bits with one batch index, whose sums are f32 and no image has parts.
@@ -147,7 +179,22 @@ bool lies_in_lines(const Access& a, int fastest, const std::vector<int>& others,
 
 }  // namespace
 
-std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temporaries) {
+bool stores_phases_channels_first(const KernelSpec& spec) {
+  const ContractionSpec* const c = spec.as_contraction();
+  const auto has_phases = [](const KernelPort& p) {
+    return std::ranges::any_of(p.access.windows, [](const Window& w) { return w.divisor > 1; });
+  };
+  const auto channels_first = [&](const KernelPort& p) {
+    for (int i = c->first_n(); i < c->first_k(); ++i)
+      if (p.access.stride[i] == 1) return false;
+    return p.written;
+  };
+  return c && std::ranges::any_of(spec.ports, has_phases) &&
+         std::ranges::any_of(spec.ports, channels_first);
+}
+
+std::vector<KernelSpec> channels_last(const KernelSpec& given, bool results_too,
+                                      Temporaries& temporaries) {
   auto read = read_convolution(given);
   if (!read || read->roles.side.empty() || read->image->type != read->other->type) return {};
   auto& [x, y, gradient, roles, dims, image_index, offset] = *read;
@@ -159,6 +206,10 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temp
   // 1024 x 14 x 14 to 2048 on an H100: 114 us on mma, 151 so.)
   for (const ImageDim& d : dims)
     if (!d.parts.empty() || (roles.taps.empty() && d.divisor > 1)) return {};
+  if (results_too &&
+      (!stores_phases_channels_first(given) || !is_plain_product(given.contraction()) ||
+       !given.columns.empty() || !roles.batch.empty() || names_numbers(given)))
+    return {};
   const std::int64_t unit = kUnitBytes / info(x->type).bytes;
   const int rank = given.extent.size();
 
@@ -203,6 +254,11 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, Temporaries& temp
       if (!contains(last, i)) order.push_back(i);
     for (int i : last) order.push_back(i);
     r.copy_in_order(*y, order, unit);
+  }
+  if (results_too) {
+    std::vector<int> order = roles.pixels;
+    order.insert(order.end(), roles.side.begin(), roles.side.end());
+    return r.finish_with_results(order);
   }
   return r.kernels.empty() ? std::vector<KernelSpec>{} : r.finish();
 }
@@ -253,35 +309,7 @@ std::vector<KernelSpec> groups_last(const KernelSpec& given, bool results_too,
   if (gradient) r.copy_in_order(*y, order, 1);
   if (gradient || !results_too) return r.finish();
 
-  // Sums, which a last kernel brings to where results lie; rounded where that is all it does.
-  Dims size;
-  for (int i : order) size.push_back(given.extent[i]);
-  const Statement acc = given.body.statements.front();
-  DataType type = DataType::f32;
-  if (given.body.statements.size() == 2 && given.body.statements.back().args.front() == 0)
-    type = given.ports[static_cast<std::size_t>(given.body.statements.back().port)].type;
-  if (type != DataType::bf16 && type != DataType::f16) type = DataType::f32;
-  const Access packed = packed_in_order(given.extent.size(), order, size);
-  KernelPort sums = temporaries.add(acc.label + "_channels_last", type, size, packed);
-  KernelSpec last = given;
-  last.family = PointwiseSpec{};
-  const int results = given.contraction().first_k();
-  last.extent = part_of(given.extent, 0, results);
-  for (KernelPort& p : last.ports) {
-    p.access.stride = part_of(p.access.stride, 0, results);
-    for (Window& w : p.access.windows) w.coefficient = part_of(w.coefficient, 0, results);
-  }
-  Access of_results;
-  of_results.stride = part_of(packed.stride, 0, results);
-  load_sum(last, read_back(sums, of_results));
-  Statement store = statement(StatementKind::store, DataType::f32, "");
-  store.args = {0};
-  store.port = static_cast<int>(r.spec.ports.size());
-  r.spec.ports.push_back(std::move(sums));
-  r.spec.body.statements = {acc, store};
-  std::vector<KernelSpec> kernels = r.finish();
-  kernels.push_back(std::move(last));
-  return kernels;
+  return r.finish_with_results(order);
 }
 
 std::vector<KernelSpec> depthwise_last(const KernelSpec& given, Temporaries& temporaries) {

@@ -6,9 +6,16 @@
 
 namespace sinter {
 
+// Whether it is a data gradient with a stride whose results have their channels first: pixels of
+// other phases lie between those of one.
+bool stores_phases_channels_first(const KernelSpec& spec);
+
 // The kernels in place of the contraction, which is the last of them. Empty where it is no
-// convolution, or nothing would lie otherwise.
-std::vector<KernelSpec> channels_last(const KernelSpec& contraction, Temporaries& temporaries);
+// convolution, or nothing would lie otherwise. `results_too`: sums of a data gradient as above are
+// written with their channels together, and brought to where results lie by a kernel behind it that
+// computes what comes of them; empty for others.
+std::vector<KernelSpec> channels_last(const KernelSpec& contraction, bool results_too,
+                                      Temporaries& temporaries);
 
 // Of a data gradient, whose filter has the columns fastest, where these end within a line: the
 // filter is copied with k the fastest.

@@ -167,17 +167,18 @@ constexpr double kOfGroups = 0.8;
 // x 14 in groups of 32 with relu 89 and 91, 55; its data gradient 61 and 78, 55.)
 constexpr double kChannelsFirst = 1.3;
 // Those of a phase of a strided data gradient lie pixels of other phases apart, so that they leave
-// one by one, and each sector of memory in parts. (128 x 128 x 56 x 56, 3 x 3 of stride 2 in groups
-// of 4 on an H200 186 us where 78 are estimated, by loads on CUDA cores 86.1.)
-constexpr double kPhasesChannelsFirst = 2.3;
+// one by one, and each sector of memory in parts: us of a million. (3 x 3 of stride 2 on an H200,
+// us, measured and estimated: 128 x 128 x 56 x 56 in groups of 4 186 and 78, by loads on CUDA cores
+// 86.1; 32 x 128 x 56 x 56 to 256 72.0 and 40.6; 64 x 1024 x 14 x 14 in 32 groups 78.1 and 36.1:
+// 2.1, 2.4 and 3.3.)
+constexpr double kPhasesChannelsFirst = 2.1;
 
-bool has_phases(const KernelSpec& spec) {
-  return std::ranges::any_of(spec.ports, [](const KernelPort& p) {
-    return std::ranges::any_of(p.access.windows, [](const Window& w) { return w.divisor > 1; });
-  });
-}
-double stored_channels_first(const KernelSpec& spec) {
-  return has_phases(spec) ? kPhasesChannelsFirst : kChannelsFirst;
+double stored_channels_first(const KernelSpec& spec, double us, bool groups) {
+  if (stores_phases_channels_first(spec)) {
+    const Dims results = part_of(spec.extent, 0, spec.contraction().first_k());
+    return us + static_cast<double>(count(results)) * kPhasesChannelsFirst * 1e-6;
+  }
+  return groups ? us * kChannelsFirst : us;
 }
 
 void say_why(const std::vector<KernelSpec>& kernels, std::string_view why, double us, double whole,
@@ -219,9 +220,10 @@ std::vector<KernelSpec> if_faster(std::vector<KernelSpec> (*make)(const KernelSp
 // they are faster as they are.
 std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& state,
                                    Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  // For tests on small shapes: the fastest way of each, or the last.
+  // For tests on small shapes: the fastest way of each, or the first, or the last.
   const std::string& asked = state.device().overrides.rearrange;
-  const bool last = asked == "last", anyway = last || asked == "on";
+  const bool first = asked == "first", last = asked == "last",
+             anyway = first || last || asked == "on";
   if (!spec.as_contraction() || !state.device().has_wgmma || count(spec.extent) == 0) return {};
   const Node& node = state.node(contraction_of(state, spec));
   const bool matmul = is_matmul(node.op);
@@ -273,9 +275,9 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
       if (made.empty() ||
           !(by_wgmma(product_of(made)) || (r.narrow && by_groups(product_of(made)))))
         continue;
-      const double takes = microseconds_of(made, state) * r.takes *
-                           (way >= r.ways - r.first ? stored_channels_first(spec) : 1);
-      if (!kernels.empty() && takes >= us && !last) continue;
+      double takes = microseconds_of(made, state) * r.takes;
+      if (way >= r.ways - r.first) takes = stored_channels_first(spec, takes, r.narrow);
+      if (!kernels.empty() && (first || takes >= us) && !last) continue;
       us = takes;
       tried = std::move(with);
       kernels = std::move(made);

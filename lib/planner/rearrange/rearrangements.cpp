@@ -61,7 +61,7 @@ template <auto make, int ways>
 std::vector<KernelSpec> or_in_lines(const KernelSpec& spec, int way, Temporaries& temporaries) {
   std::vector<KernelSpec> kernels = make(spec, way % ways, temporaries);
   if (way < ways || kernels.empty()) return kernels;
-  std::vector<KernelSpec> in_lines = channels_last(*product_in(kernels), temporaries);
+  std::vector<KernelSpec> in_lines = channels_last(*product_in(kernels), false, temporaries);
   return with_product(std::move(kernels), std::move(in_lines));
 }
 
@@ -81,8 +81,10 @@ constexpr Rearrangement kRearrangements[] = {
      kBlockDiagonalWays},
     {groups_together, "its groups' channels are put together in memory first", false,
      kGroupsTogetherWays, false, 1, true, kBlockDiagonalWays},
-    {[](const KernelSpec& spec, int, Temporaries& t) { return channels_last(spec, t); },
-     "its channels are put together in memory first", false, 1, false, kOfMma},
+    {[](const KernelSpec& spec, int way, Temporaries& t) {
+       return channels_last(spec, way == 0, t);
+     },
+     "its channels are put together in memory first", false, 2, false, kOfMma, false, 1},
     {[](const KernelSpec& spec, int, Temporaries& t) { return filter_along_k(spec, t); },
      "its filter is copied with k the fastest, in whole lines", true, 1, false, 1, false, 0,
      kOfCopiedFilter},
