@@ -1,8 +1,26 @@
 """Convolutions with strides: pixels of a stride that are joined."""
 from corpus_convolution import directions
+from corpus_graph import Graph
 
 # Few channels, joined where they lie; filters copied for blocks of a data gradient's pixels.
 directions("infinite_32_channels_stride_2_gradient", [2, 32, 14, 18], [72, 32, 3, 3], stride=[2, 2],
            pre=[1, 1], which="d", infinite=4993)
 directions("24_channels_3d_stride_2", [2, 24, 5, 8, 10], [40, 24, 3, 3, 3], stride=[2, 2, 2],
            pre=[1, 1, 1], io="f16")
+
+
+def gradient_channels_first_and_residual():
+    """Sums that lie with their channels together, and a bias and a residual behind them."""
+    g = Graph("convolution_channels_first_stride_2_residual", "bf16")
+    g.tensor("dy", [3, 64, 9, 11])
+    g.tensor("w", [64, 72, 3, 3])
+    g.tensor("dx", [3, 72, 18, 21])
+    g.tensor("bias", [1, 72, 1, 1])
+    g.tensor("residual", [3, 72, 18, 21])
+    g.node("conv_dgrad", {"DY": "dy", "W": "w"}, {"DX": "dx"}, groups=1, pre_padding=[1, 1], post_padding=[1, 1],
+           stride=[2, 2], dilation=[1, 1])
+    g.pointwise("add", "sum", g.pointwise("add", "biased", "dx", "bias"), "residual")
+    g.output("sum")
+
+
+gradient_channels_first_and_residual()
