@@ -120,6 +120,7 @@ SINTER_DEVICE void sum_streamed_tile(
     }
     current = following(current);
   }
+  __syncthreads();  // nobody reads the stages any more
 }
 
 }  // namespace sinter::contraction

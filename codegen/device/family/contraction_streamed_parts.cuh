@@ -43,7 +43,6 @@ SINTER_DEVICE void run_streamed_parts(const Args& args) {
     place.row_end = at.row_end;
     const Index end = at.column0 + column + T::columns;
     place.column_end = end < P::columns ? end : P::columns;
-    __syncthreads();  // nobody reads the ring any more
     const EpilogueTile::Fragment fragment;
     const auto finished = sums.finished();
 #pragma unroll 1
