@@ -58,13 +58,14 @@ void Engine::note_numbers(Operand& operand, TensorId tensor, const Box& box) {
     return;
   }
   constexpr int useless = -200;  // no sum of anything this fine is exact
+  const double least_normal = std::ldexp(1.0, info(f16).min_exponent);
   int lowest = 1000;
-  bool finite = true;
+  Numbers found;
+  bool& finite = found.finite;
   if (box.volume() > 0) {
     std::vector<double> line, errors;
     const int axis = run_axis(box);
     for_runs(box, axis, 0, box.volume(), [&](const Dims& at, std::int64_t n, std::int64_t) {
-      if (lowest < useless && !finite) return;
       line.resize(static_cast<std::size_t>(n));
       operand.view.read(operand.view.at(at), operand.view.stride[axis], n, line.data());
       if (operand.view.error) {  // what is not judged may be infinite or NaN
@@ -74,12 +75,15 @@ void Engine::note_numbers(Operand& operand, TensorId tensor, const Box& box) {
       }
       for (const double x : line) {
         finite &= std::isfinite(x);
-        if (x != 0 && std::isfinite(x)) lowest = std::min(lowest, lowest_bit(x));
+        if (x == 0 || !std::isfinite(x)) continue;
+        lowest = std::min(lowest, lowest_bit(x));
+        found.largest = std::max(found.largest, std::fabs(x));
+        found.subnormal_as_f16 |= std::fabs(x) < least_normal;
       }
     });
   }
-  operand.numbers = {std::ldexp(1.0, std::clamp(lowest, useless, 500)), finite};
-  entry->second = operand.numbers;
+  found.unit = std::ldexp(1.0, std::clamp(lowest, useless, 500));
+  operand.numbers = entry->second = found;
 }
 
 // The operand as a kernel may read it: rounded to `type`, by any rounding to a neighbour.
@@ -152,6 +156,7 @@ void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
           attention_factor_type(type_behind_views(graph_, job.node->inputs[1], true), false, io);
     if (type == f32 && narrow == DataType::none && tf32_allowed) narrow = tf32;
     job.tensor_cores |= is_narrow_float(type) || narrow != DataType::none;
+    job.f16_factors |= narrow == f16 || type_behind_views(graph_, job.node->inputs[i], true) == f16;
     if (tf32_allowed) job.tensor_core_depth = 8;
     // What is read in place from a graph input of a narrow type loses nothing.
     const bool exact = is_as_wide_a_float(narrow, job.in[i].view.type);

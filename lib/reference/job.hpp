@@ -26,6 +26,8 @@ struct Numbers {
   double unit =
       0;  // a power of two that divides every finite element: are sums exact in any order?
   bool finite = true;
+  double largest = 0;             // magnitude of a finite element
+  bool subnormal_as_f16 = false;  // some element is, and not zero
 };
 
 struct Operand {
@@ -54,6 +56,7 @@ struct Job {
   std::int64_t tensor_core_depth = 16;  // products that one step of them sums
   // The error of tensor cores, in units of round-off, that does not grow with the terms.
   double tensor_core_floor = 8;
+  bool f16_factors = false;  // of tensor cores
   // An exponential of attention's softmax, and the difference that it is taken of.
   bool exponential_of_attention = false;
   // A difference of attention's scores may be taken once they are scaled: the most that costs, as

@@ -183,6 +183,18 @@ TEST_CASE("products below the smallest float are not taken for exact", "[referen
   CHECK(j.error >= j.value);  // a kernel has 0
 }
 
+TEST_CASE("subnormal factors of f16 cost tensor cores last bits", "[reference][judge]") {
+  const auto error = [](std::vector<std::uint16_t> values) {
+    Graph g({.io = f16, .intermediate = f32, .compute = f32});
+    const Tensor x = g.tensor({.name = "X", .dim = {1, 2}});
+    g.output(matmul(x, transpose(x, {1, 0})), "Y", {.data_type = f32});
+    return judge_all(g, values.data())[0].error;
+  };
+  CHECK(error({0x3c00, 0x3800}) == 0);                       // 1, 0.5
+  CHECK(error({0x0400, 0x0800}) == 0);                       // 2^-14, 2^-13
+  CHECK(error({0x0001, 0x0010}) == 17 * 0x1p-28 * 0x1p-23);  // 2^-24, 2^-20
+}
+
 TEST_CASE("chains of 500 nodes need no deep stack and stay judged", "[reference][judge]") {
   Graph g;
   Tensor t = g.tensor({.name = "X", .dim = {3, 50}});
