@@ -1,7 +1,7 @@
 // Weights of 8 bits that stream past few rows of 16-bit numbers, on the tensor cores that every GPU
 // from sm_80 on has. Both come to shared memory as they are by asynchronous copies, so that as many
-// steps are under way as there are stages; a warp converts and scales the weights in registers, on
-// their way from there to the tensor cores.
+// steps are under way as there are stages; a warp converts the weights in registers, on their way
+// from there to the tensor cores. Scales, where there are any, follow the sums.
 //
 // What a product sums over has no order: of 64 elements of k a lane takes 16 that lie together, of
 // either operand, as those that fragments hold of four multiplications. So weights are read 16

@@ -21,7 +21,7 @@ struct MmaOperand {
   bool joined = false;    // the indices of k lie one behind another, as if they were one
   // It lies along k in memory and along its rows in shared memory; copied element by element.
   bool transposed = false;
-  // Copied as it is: bytes along k, which threads convert and scale behind shared memory.
+  // Copied as it is: bytes along k, which threads convert behind shared memory.
   bool streamed = false;
   bool plain = false;  // not copied as a factor: but loaded, and its pairs need no float between
   Packing packing;     // neighbours that move together
