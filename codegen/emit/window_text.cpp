@@ -57,9 +57,10 @@ std::string window_coordinates(const BoxedOperand& o, const ConvolutionWindow& w
     }
     return text + ", " + of_image(block);
   }
-  std::string text = o.k_fastest ? channel : "row";
+  const std::string row = stepped("row", o.row_steps);
+  std::string text = o.k_fastest ? channel : row;
   for (int i : o.filter_axes) text += fmt::format(", at.tap[{}]", i);
-  text += o.k_fastest ? ", row" : ", " + channel;
+  text += ", " + (o.k_fastest ? row : channel);
   for (int i : o.batch) text += fmt::format(", static_cast<int>(c.at[{}])", i);
   return text;
 }

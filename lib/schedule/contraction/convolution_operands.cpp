@@ -159,14 +159,24 @@ std::optional<BoxedOperand> filter_operand(const ConvolutionOperand& of,
       o.filter_axes.push_back(static_cast<int>(dims.size() - 1 - i));
       if (!add(spec.extent[t], a.stride[t])) return {};
     }
-  const std::int64_t lines = count_of(spec, last);  // one line may lie at any distance of itself
-  if (!add(lines, lines == 1 ? tma::kUnit / bytes : joint_stride(spec, a, last))) return {};
+  const std::int64_t lines = count_of(spec, last),  // one line may lie at any distance of itself
+      apart = lines == 1 ? tma::kUnit / bytes : joint_stride(spec, a, last);
+  const int of_lines = o.map.dim.size();
+  if (!add(lines, apart)) return {};
   for (auto b = r.batch.rbegin(); b != r.batch.rend(); ++b) {
     if (a.stride[*b] == 0 || spec.extent[*b] == 1) continue;
-    o.batch.push_back(*b);
-    if (!add(spec.extent[*b], a.stride[*b])) return {};
+    if (o.map.dim.size() < tma::kMostDims) {
+      o.batch.push_back(*b);
+      if (!add(spec.extent[*b], a.stride[*b])) return {};
+      continue;
+    }
+    // Volumes in groups: lines of all groups are one dim. Rows past a group's end are none of the
+    // result; lines of k there would meet the next group's, so that they must end with a stage.
+    if (a.stride[*b] % apart != 0 || (!o.k_fastest && lines % (kStageLine / bytes) != 0)) return {};
+    const std::int64_t step = a.stride[*b] / apart;
+    (o.k_fastest ? o.row_steps : o.channel_steps).push_back({*b, step});
+    o.map.dim[of_lines] += step * (spec.extent[*b] - 1);
   }
-  if (o.map.dim.size() > tma::kMostDims) return {};
   return o;
 }
 

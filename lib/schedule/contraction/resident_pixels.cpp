@@ -190,6 +190,7 @@ void number_columns_by_lines(ImplicitGemm& g) {
   renumber(g.other.image_steps);
   renumber(g.image.channel_steps);
   renumber(g.other.channel_steps);
+  renumber(g.other.row_steps);
   for (WindowAxis& axis : w.axes)
     for (BatchStep* of : {&axis.part, &axis.tap})
       if (of->index >= 0) of->index = place_of(of->index);

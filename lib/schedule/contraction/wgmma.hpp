@@ -66,6 +66,7 @@ struct BoxedOperand {
               // head and block
   } source = Source::boxes;
   std::vector<BatchStep> image_steps, channel_steps;  // pixels, filter
+  std::vector<BatchStep> row_steps;                   // filter, where k is the fastest
   bool of_result = false;        // pixels: walked over in the window's order, but where results are
   std::vector<int> filter_axes;  // filter: of the window, whose taps are its dims 1..
   int gather = -1;               // pages: of KernelSpec::gathers
