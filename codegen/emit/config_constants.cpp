@@ -148,9 +148,10 @@ void add_line_packs(const KernelSpec& spec, const DepthwiseConfig& e, bool in_sh
   if (const int n = gradient_pack(spec, e, e.columns); n > 1) c.push_back({"gradient_pack", n});
 }
 
-void add_boxes(const DepthwiseConfig& e, std::vector<ConfigConstant>& c) {
+// `joined`: pixels of a line of the boxes.
+void add_boxes(const DepthwiseConfig& e, std::vector<ConfigConstant>& c, int joined = 1) {
   const auto add = [&](const DepthwiseOperand& o, const char* line, const char* box) {
-    if (o.map) c.insert(c.end(), {{line, o.line}, {box, static_cast<int>(o.map->box[1])}});
+    if (o.map) c.insert(c.end(), {{line, o.line}, {box, static_cast<int>(o.map->box[1]) * joined}});
   };
   add(e.image, "image_line", "image_box");
   add(e.other, "gradient_line", "gradient_box");
@@ -222,9 +223,9 @@ void add_constants(const KernelSpec& spec, const NarrowGroupsGradientConfig& e,
                    std::vector<ConfigConstant>& c) {
   add_walk(spec, e, c);
   add_tiles(e.tiles, c);
-  c.push_back({"line_units", e.line_units});
+  c.insert(c.end(), {{"line_units", e.line_units}, {"joined", e.joined}});
   add_channels(e.groups, c);
-  add_boxes(e, c);
+  add_boxes(e, c, e.joined);
 }
 
 void add_constants(const KernelSpec& spec, const SimtConfig& s, std::vector<ConfigConstant>& c) {

@@ -12,17 +12,20 @@
 
 namespace sinter::depthwise {
 
-template <int lanes>
+//
+// `joined`: as many pixels as fill 128 bytes are one line of the box and of the swizzle.
+template <int lanes, int joined = 1>
 struct Lines {
-  static constexpr bool swizzled = lanes == 2 || lanes == 4 || lanes == 8;
-  static_assert(swizzled || lanes % 2 == 1);
-  static constexpr int bytes = 16 * lanes;
+  static constexpr int swizzle = lanes * joined;  // units
+  static constexpr bool swizzled = swizzle == 2 || swizzle == 4 || swizzle == 8;
+  static_assert(joined == 1 ? swizzled || lanes % 2 == 1 : swizzle == 8);
+  static constexpr int bytes = 16 * lanes;  // of a pixel
   // What differs between the places of an even line and the next one's.
   static constexpr unsigned beside = bytes | (bytes >> 7 & (lanes - 1)) << 4;
   // Of a unit whose line is `line` lines behind a multiple of 1024 bytes.
   static SINTER_DEVICE unsigned place(int line, int unit) {
     const auto at = static_cast<unsigned>(line * bytes + unit * 16);
-    return swizzled ? at ^ (at >> 7 & (lanes - 1)) << 4 : at;
+    return swizzled ? at ^ (at >> 7 & (swizzle - 1)) << 4 : at;
   }
   // Of the unit `further` behind that `at`, which is a multiple of a power of two above it.
   static SINTER_DEVICE unsigned further(unsigned at, int further) {

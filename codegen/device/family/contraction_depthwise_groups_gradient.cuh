@@ -1,5 +1,6 @@
 // The filter gradient of convolutions whose groups have 1, 2, 4, 8, 16 or 32 channels, on tensor
-// cores, with operands that TMA brings: sm_90a.
+// cores, with operands that TMA brings: sm_90a. So is that of a convolution which has no more
+// channels than these: they are one group.
 //
 // 8 channels that lie together are a unit. Of one unit of dy, the result's gradient, and one of x,
 // the image, the gradient of all pairs of their channels at the tap (r, s) is
@@ -17,15 +18,18 @@
 // A warp has a unit of dy, and of x the units of its group. A thread block walks down the rows of
 // the images of its batch entry, one after another; another warp has TMA fill a ring of stages, a
 // row of x and one of dy each. Walks begin with the rows of dy that meet the first row of x, where
-// the rows of x are zeros outside of the image. Sums that are NaN are taken again on ordinary
+// the rows of x are zeros outside of the image. A batch entry may be a part of an image: then the
+// rows of dy are zeros outside of the part. Sums that are NaN are taken again on ordinary
 // cores, since zeros outside make NaN of numbers that are not finite.
 //
 // Config is that of contraction_depthwise.cuh, channel counts groups, with lanes = warps that
 // multiply, columns = 16 * across, `across` tiles, `group` channels, `inner` and `outer`, the
 // indices of a group's channels of the image and of the result (-1: none), `stages`, `line_units`
 // of a line, at least `lanes`, and what a row of a stage has of lines, `image_line` and
-// `gradient_line`, of which boxes bring `image_box` and `gradient_box`. Image::load and
-// Gradient::load as in contraction_depthwise_gradient_mma.cuh.
+// `gradient_line`, of which boxes bring `image_box` and `gradient_box`; as many pixels as `joined`
+// are a line of a box, where all channels are one block's: boxes of 32 bytes a line take TMA as
+// long as those of 128 (64 x 16 x 112 x 112, 16 filters of 3 x 3: 1.6 million pixels). Image::load
+// and Gradient::load as in contraction_depthwise_gradient_mma.cuh.
 #pragma once
 #include "sinter/device/core/warp_matrix.cuh"
 #include "sinter/device/engine/shared_memory.cuh"
@@ -52,9 +56,13 @@ struct GroupGradientTiles {
                 Config::gradient_line >= (across > 1 ? (across + 1) / 2 * 2 : 1) * width);
 
   static constexpr int row_pairs = (Rows::taps + 1) / 2, column_pairs = (Columns::taps + 1) / 2;
-  static_assert(Config::image_line >= width * across + 2 * column_pairs - 1);
-  using Line = Lines<Config::line_units>;
-  static_assert(Config::line_units >= lanes);
+  static_assert(Config::image_line >=
+                width * across + 2 * column_pairs - 1 +
+                    (Columns::base % Config::joined + Config::joined) % Config::joined);
+  static constexpr int joined = Config::joined,
+                       shift = (Columns::base % joined + joined) % joined;  // of a walk's pixels
+  using Line = Lines<Config::line_units, joined>;
+  static_assert(Config::line_units >= lanes && (joined == 1 || blocks == 1));
   static constexpr int line = Line::bytes,
                        gradient = (Config::image_line * line + 1023) / 1024 * 1024,
                        stage = gradient + (Config::gradient_line * line + 1023) / 1024 * 1024,
@@ -62,10 +70,13 @@ struct GroupGradientTiles {
                        barriers = Config::stages * stage;
   using Pipe = Pipeline<Config::stages>;
 
-  // Rows of x that meet rows of dy, those before the image first, and the end of them.
-  static constexpr int first_row = Rows::base > 1 - Rows::taps ? Rows::base : 1 - Rows::taps,
+  // Rows of x that meet rows of dy, those before the image first, and the end of them; of a part of
+  // an image all, counted from where the part moves them to.
+  static constexpr bool part = Rows::has_parts;
+  static constexpr int first_row =
+                           part || Rows::base > 1 - Rows::taps ? Rows::base : 1 - Rows::taps,
                        last_met = Rows::base + S::extent_of(Rows::pixel_index) + Rows::taps - 1,
-                       end_row = last_met < Rows::extent ? last_met : Rows::extent;
+                       end_row = part || last_met < Rows::extent ? last_met : Rows::extent;
   static constexpr int tiles = (S::extent_of(Columns::pixel_index) + Config::columns - 1) /
                                Config::columns,
                        walks =
@@ -77,6 +88,27 @@ struct GroupGradientTiles {
     unravel<P::first_k, Config::k - S::spatial>(static_cast<typename Config::Index>(walk / tiles),
                                                 c);
     return walk % tiles * Config::columns;
+  }
+};
+
+// Where a lane's pixel of each tile lies in a row of a stage. Tiles are whole periods of the
+// swizzle apart, or of joined pixels have an address each.
+template <class Config>
+struct TileLines {
+  using T = GroupGradientTiles<Config>;
+  static constexpr int apart = T::width * T::line;
+  static constexpr bool periods = !T::Line::swizzled || apart % (128 * T::Line::swizzle) == 0;
+  unsigned first[periods ? 1 : T::across];
+
+  // `row`: a multiple of 1024.
+  SINTER_DEVICE void set(unsigned row, int pixel, int unit) {
+#pragma unroll
+    for (int i = 0; i < (periods ? 1 : T::across); ++i)
+      first[i] = row + T::Line::place(pixel + i * T::width, unit);
+  }
+  SINTER_DEVICE unsigned at(int tile) const {
+    return periods ? first[0] + static_cast<unsigned>(tile * apart)
+                   : first[tile < (periods ? 1 : T::across) ? tile : 0];
   }
 };
 
@@ -100,13 +132,13 @@ struct GroupGradientSums {
 #pragma unroll
       for (int i = 0; i < 2 * T::across; ++i) rows[r][i / 2][i % 2] = rows[r - 1][i / 2][i % 2];
   }
-  // The new row; `line`: where the lane's pixel lies, of the first half of a warp in an even tile,
+  // The new row; `lines`: where the lane's pixel lies, of the first half of a warp in an even tile,
   // of the others in the next one.
-  SINTER_DEVICE void load_row(unsigned line) {
+  SINTER_DEVICE void load_row(const TileLines<Config>& lines, unsigned stage) {
 #pragma unroll
     for (int tile = 0; tile < T::across; tile += 2) {
       unsigned both[4];
-      warp_matrix::get_transposed(both, line + static_cast<unsigned>(tile * T::width * T::line));
+      warp_matrix::get_transposed(both, lines.at(tile) + stage);
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         if (tile + i / 2 < T::across)
@@ -203,6 +235,7 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
   typename T::Pipe::State state;
   if (warp == lanes) {
     if (lane > 0) return;
+    const int moved = T::Rows::moved(batch);
 #pragma unroll 1
     for (int walk = 0; walk < T::walks; ++walk) {
       typename S::Coord c = batch;
@@ -212,9 +245,10 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
         pipe.acquire(state);
         pipe.expect(state, T::box_bytes);
         const unsigned to = memory.address + static_cast<unsigned>(state.stage * T::stage);
-        Image::load(args, c, to, pipe.full(state), first_channel, column + T::Columns::base, row);
-        Gradient::load(args, c, to + T::gradient, pipe.full(state), first_channel, column,
-                       row - T::Rows::base);
+        Image::load(args, c, to, pipe.full(state), first_channel,
+                    (column + T::Columns::base - T::shift) / T::joined, row + moved);
+        Gradient::load(args, c, to + T::gradient, pipe.full(state), first_channel,
+                       column / T::joined, row - T::Rows::base);
         state.advance();
       }
     }
@@ -231,13 +265,12 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
   const bool exists = first_channel + warp * T::unit < S::all_channels * Config::group;
   GroupGradientSums<Config> sums;
   const int pixel = lane % 16;
-  const unsigned gradient_line =
-      memory.address + T::gradient + T::Line::place(T::across > 1 ? lane : pixel, warp);
-  unsigned image_line[T::column_pairs];  // of the group's first unit
+  TileLines<Config> gradient_lines, image_lines[T::column_pairs];  // of the group's first unit
+  gradient_lines.set(memory.address + T::gradient, T::across > 1 ? lane : pixel, warp);
 #pragma unroll
   for (int p = 0; p < T::column_pairs; ++p)
-    image_line[p] = memory.address + T::Line::place(pixel + 2 * p + lane / 16,
-                                                    warp / T::units_of_group * T::units_of_group);
+    image_lines[p].set(memory.address, T::shift + pixel + 2 * p + lane / 16,
+                       warp / T::units_of_group * T::units_of_group);
 #pragma unroll 1
   for (int walk = 0; walk < T::walks; ++walk) {
     sums.clear_rows();
@@ -246,7 +279,7 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
       pipe.wait(state);
       const auto stage = static_cast<unsigned>(state.stage * T::stage);
       sums.move_rows();
-      sums.load_row(gradient_line + stage);
+      sums.load_row(gradient_lines, stage);
 #pragma unroll
       for (int tile = 0; tile < T::across; ++tile)
 #pragma unroll
@@ -256,8 +289,7 @@ SINTER_DEVICE void run_groups_gradient(const Args& args) {
             unsigned pixels[4];
             // Units of a group begin at a multiple of their number.
             warp_matrix::get_transposed(pixels,
-                                        T::Line::further(image_line[pair], unit) + stage +
-                                            static_cast<unsigned>(tile * T::width * T::line));
+                                        T::Line::further(image_lines[pair].at(tile), unit) + stage);
             sums.multiply(Element{}, tile, unit, pair, pixels);
           }
       __syncwarp();

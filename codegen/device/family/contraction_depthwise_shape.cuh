@@ -17,6 +17,7 @@ struct Axis {
                        base = base_, step = step_, apart = apart_, divisor = divisor_,
                        extent = extent_;
   static constexpr long long stride = stride_;
+  static constexpr bool has_parts = Parts::size > 0;
 
   // Of a block of results that starts at a multiple of the divisor, whose image coordinates are
   // relative to its origin.

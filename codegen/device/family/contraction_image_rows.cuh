@@ -1,5 +1,5 @@
 // A convolution of few channels on the tensor cores of sm_90a whose pixels come as they lie in
-// memory: first layers, of 3 channels as a rule.
+// memory: first layers, of 3 channels as a rule, and others of up to 32.
 //
 // What a row of the filter sees is one run of elements, taps and channels together, and moves by
 // `step` of these from a result to the next. That is no multiple of 16 bytes, so that neither TMA
@@ -7,6 +7,8 @@
 // a thread loads from anywhere. (Such a pair begins at an even element. Where all runs begin at odd
 // ones, an element in front of them meets a zero of the filter, as do those behind, up to whole
 // eights; where every other one does, a thread loads two words and takes the pair out of them.)
+// Where runs begin at multiples of 16 bytes, as of 8, 16 or 32 channels, the same fragments come by
+// ldmatrix.
 //
 //   k of a group of rows (7 taps of 3 channels, stride 2)
 //     row 2 g      0 p p p ... p 0 0     22 elements, and two that fill the eights
@@ -56,7 +58,13 @@ struct ImageRows {
   static constexpr int used =
       (groups - 1) * steps + ((tap_rows - (groups - 1) * rows) * eights + 1) / 2;
   // Pieces of 16 bytes that a warp has of a row.
-  static constexpr int pieces = ((pixels - 1) * step + lead + eights * 8 + uneven + 7) / 8,
+  static constexpr int reached = ((pixels - 1) * step + lead + eights * 8 + uneven + 7) / 8;
+  // Runs begin at pieces, a number of these apart. ldmatrix reads the pieces of eight runs at once,
+  // which share banks where that number is even: pieces change places within as many as that takes.
+  static constexpr bool by_pieces = step % 8 == 0 && lead == 0;
+  static constexpr int turned = by_pieces ? (step / 8 | 8) & -(step / 8 | 8) : 1;
+  static SINTER_DEVICE int place(int piece) { return piece ^ (piece / 8 & (turned - 1)); }
+  static constexpr int pieces = (reached + turned - 1) / turned * turned,
                        stage_bytes = rows * pieces * 16;
   static_assert(line % 8 == 0 && pitch % 8 == 0, "pieces lie within a row or outside");
 };
@@ -208,11 +216,12 @@ struct GroupLoader {
       for (int first = 0; first < R::rows * R::pieces; first += 32) {
         const int piece = first + lane, row = piece / R::pieces,
                   at = column + (piece - row * R::pieces) * 8, line = top + row;
+        unsigned char* const place = to + R::place(piece) * 16;
         if (piece < R::rows * R::pieces) {
           if (line >= 0 && line < R::lines && at >= 0 && at < R::line)
-            copy_async<16>(to + piece * 16, image + line * R::pitch + at);
+            copy_async<16>(place, image + line * R::pitch + at);
           else
-            *reinterpret_cast<uint4*>(to + piece * 16) = {};
+            *reinterpret_cast<uint4*>(place) = {};
         }
       }
       walk.advance();
@@ -221,18 +230,35 @@ struct GroupLoader {
   }
 };
 
+// Lines of blocks of the stage, by ldmatrix: a step's blocks are two pieces of k for 8 runs, and
+// the same of the next 8.
+template <class R>
+SINTER_DEVICE void take_pieces(const unsigned char* stage, unsigned (&to)[4], int step) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, q = 2 * step + lane / 16;
+  const int piece = q / R::eights * R::pieces + q % R::eights + lane % 16 * (R::step / 8);
+  // What lies behind the group's rows meets zeros of the filter, but must be a number.
+  const bool fills_up = 2 * step + 1 >= R::rows * R::eights;
+  warp_matrix::get(to, hopper::address(stage + R::place(fills_up && lane / 16 ? 0 : piece) * 16));
+  if (fills_up) to[2] = to[3] = 0;
+}
+
 // The newest group's fragments, behind those of the groups before it.
 template <class R, class Fragments>
 SINTER_DEVICE void take_group(const unsigned char* stage, Fragments& a) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int run = R::lead + lane / 4 * R::step;
-  const unsigned char* const from = stage + (run / 2 + lane % 4) * 4;
-  [[maybe_unused]] const bool odd = run % 2 != 0;
   constexpr int before = (R::groups - 1) * R::steps;
 #pragma unroll
   for (int i = 0; i < before; ++i)
 #pragma unroll
     for (int j = 0; j < 4; ++j) a.at[i][j] = a.at[i + R::steps][j];
+  if constexpr (R::by_pieces) {
+#pragma unroll
+    for (int i = 0; i < R::steps; ++i) take_pieces<R>(stage, a.at[before + i], i);
+    return;
+  }
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int run = R::lead + lane / 4 * R::step;
+  const unsigned char* const from = stage + (run / 2 + lane % 4) * 4;
+  [[maybe_unused]] const bool odd = run % 2 != 0;
 #pragma unroll
   for (int q = 0; q < 2 * R::steps; ++q)
 #pragma unroll
@@ -312,7 +338,8 @@ SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row,
                               first_column + (part + 1 < across ? (part + 1) * 64 : 0),
                               S::columns - part * 64, read_columns, of_part, hopper::address(tile));
     __syncwarp();
-    if (part * 64 + Result::column() < S::columns) {
+    constexpr int stored = S::tiles > 1 ? S::columns : S::filters;
+    if (part * 64 + Result::column() < stored) {
       result.get(tile);
       result.store(exists, part * 64);
     }

@@ -66,7 +66,7 @@ void set_box(DepthwiseOperand& operand, int lanes, int line, int needed, std::in
              bool one_tile) {
   TensorMap& map = *operand.map;
   operand.line = line;
-  map.swizzle = lanes == 4 || lanes == 8 ? lanes * static_cast<int>(kUnit) : 0;
+  map.swizzle = lanes == 2 || lanes == 4 || lanes == 8 ? lanes * static_cast<int>(kUnit) : 0;
   map.box = Dims::filled(map.dim.size(), 1);
   map.box[0] = lanes * kUnit / info(map.type).bytes;
   map.box[1] = box_pixels(operand, needed, first, one_tile);

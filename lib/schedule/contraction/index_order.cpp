@@ -67,6 +67,24 @@ void split_index(KernelSpec& spec, int i, std::int64_t run) {
   ++(i < c.first_m() ? c.batch : i < c.first_n() ? c.m : c.n);
 }
 
+void reverse_index(KernelSpec& spec, int i) {
+  const std::int64_t last = spec.extent[i] - 1;
+  const auto access = [&](Access& a) {
+    if (a.via.empty() && !a.stride.empty()) {
+      a.offset += last * a.stride[i];
+      a.stride[i] = -a.stride[i];
+    }
+    for (auto& w : a.windows) {
+      w.base += last * w.coefficient[i];
+      w.coefficient[i] = -w.coefficient[i];
+    }
+  };
+  for (auto& p : spec.ports) access(p.access);
+  for (auto& c : spec.columns) access(c.result.access);
+  for (Body* body : spec.bodies())
+    for (auto& s : body->statements) access(s.access);
+}
+
 void add_unit_index(KernelSpec& spec, int at) {
   const auto access = [at](Access& a) {
     if (a.via.empty() && !a.stride.empty()) a.stride.insert(at, 0);

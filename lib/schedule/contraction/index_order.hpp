@@ -20,6 +20,9 @@ void split_index(KernelSpec& spec, int i, std::int64_t run);
 // n) is the caller's to count.
 void add_unit_index(KernelSpec& spec, int at);
 
+// Index i counts the other way round; not where a body asks for its value.
+void reverse_index(KernelSpec& spec, int i);
+
 // All indices of m and n but the innermost become batch indices: a tile then lies in two of them.
 void widen_batch(KernelSpec& contraction);
 // The operands change places, and with them rows and columns.

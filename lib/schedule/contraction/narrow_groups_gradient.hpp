@@ -9,6 +9,7 @@ struct NarrowGroupsGradientConfig : DepthwiseConfig {
   DepthwiseTiles tiles{};
   DepthwiseGroups groups{};
   int line_units = 0;  // of 8 channels of a line in shared memory
+  int joined = 1;      // pixels of a line of a box
 };
 
 struct NarrowGroupsGradientPlan {
@@ -16,7 +17,8 @@ struct NarrowGroupsGradientPlan {
   NarrowGroupsGradientConfig engine;
 };
 
-// Of groups of 2 to 32 channels. Nothing where the spec is no such gradient.
+// Of groups of 2 to 32 channels, or of as many channels that are all. Nothing where the spec is no
+// such gradient.
 std::optional<NarrowGroupsGradientPlan> plan_narrow_groups_gradient(const KernelSpec& spec,
                                                                     const DeviceModel& device);
 

@@ -3,18 +3,18 @@
 
 struct Config {
   using Index = int;
-  using Extent = sinter::Dims<32, 32, 4, 3, 3, 4, 56, 56>;
+  using Extent = sinter::Dims<32, 2, 32, 4, 3, 3, 4, 28, 56>;
   using Accumulator = float;
-  static constexpr int threads = 160;
+  static constexpr int threads = 288;
   static constexpr int unroll = 1;
   static constexpr int width = 2;
-  static constexpr int batch = 2;
+  static constexpr int batch = 3;
   static constexpr int m = 1;
   static constexpr int n = 3;
   static constexpr int k = 2;
   static constexpr int products = 1;
-  static constexpr int channel = 1;
-  static constexpr int lanes = 4;
+  static constexpr int channel = 2;
+  static constexpr int lanes = 8;
   static constexpr int each = 2;
   static constexpr int rows = 1;
   static constexpr int columns = 64;
@@ -22,33 +22,34 @@ struct Config {
   static constexpr bool along_columns = false;
   static constexpr int across = 4;
   static constexpr int stages = 8;
-  static constexpr int line_units = 4;
+  static constexpr int line_units = 8;
+  static constexpr int joined = 1;
   static constexpr int group = 4;
-  static constexpr int inner = 5;
-  static constexpr int outer = 2;
+  static constexpr int inner = 6;
+  static constexpr int outer = 3;
   static constexpr int planes = 1;
   static constexpr int image_line = 72;
   static constexpr int image_box = 57;
   static constexpr int gradient_line = 64;
   static constexpr int gradient_box = 56;
-  static constexpr int shared_bytes = 74879;
-  using Rows = sinter::depthwise::Axis<6, 3, 3, -1, 1, 1, 1, 56, 7168>;
-  using Columns = sinter::depthwise::Axis<7, 4, 3, -1, 1, 1, 1, 56, 128>;
+  static constexpr int shared_bytes = 140415;
+  using Rows = sinter::depthwise::Axis<7, 4, 3, -1, 1, 1, 1, 56, 7168, sinter::Dims<0, 28, 0, 0, 0, 0, 0, 0, 0>>;
+  using Columns = sinter::depthwise::Axis<8, 5, 3, -1, 1, 1, 1, 56, 128>;
   using Looped = sinter::List<>;
-  struct GradientAccess : sinter::Strided { using Stride = sinter::Dims<401408, 4, 1, 0, 0, 0, 7168, 128>; };
+  struct GradientAccess : sinter::Strided { using Stride = sinter::Dims<401408, 200704, 4, 1, 0, 0, 0, 7168, 128>; };
   struct ImageAccess : sinter::Strided {
-    using Stride = sinter::Dims<401408, 4, 0, 0, 0, 1, 0, 0>;
+    using Stride = sinter::Dims<401408, 0, 4, 0, 0, 0, 1, 0, 0>;
     struct Window0 {
       static constexpr long long base = -1, divisor = 1, extent = 56, stride = 7168;
-      using Coefficient = sinter::Dims<0, 0, 0, 1, 0, 0, 1, 0>;
+      using Coefficient = sinter::Dims<0, 28, 0, 0, 1, 0, 0, 1, 0>;
     };
     struct Window1 {
       static constexpr long long base = -1, divisor = 1, extent = 56, stride = 128;
-      using Coefficient = sinter::Dims<0, 0, 0, 0, 1, 0, 0, 1>;
+      using Coefficient = sinter::Dims<0, 0, 0, 0, 0, 1, 0, 0, 1>;
     };
     using Windows = sinter::List<Window0, Window1>;
   };
-  struct DFilterPartsAccess : sinter::Strided { using Stride = sinter::Dims<4608, 144, 36, 12, 4, 1, 0, 0>; };
+  struct DFilterPartsAccess : sinter::Strided { using Stride = sinter::Dims<9216, 4608, 144, 36, 12, 4, 1, 0, 0>; };
 };
 using Coord = sinter::Coordinates<Config::Index, Config::Extent>;
 
@@ -79,7 +80,7 @@ struct Gradient {
   SINTER_DEVICE static const Element* base(const Args& args) { return args.gradient; }
   SINTER_DEVICE static void load(const Args& args, const Coord& c, unsigned to,
                                  unsigned barrier, int channel, int column, int row) {
-    sinter::hopper::load_box(args.map_b, to, barrier, 0, channel, column, row, static_cast<int>(c.at[0]));
+    sinter::hopper::load_box(args.map_b, to, barrier, 0, channel, column, row, static_cast<int>(c.at[0]), static_cast<int>(c.at[1]));
   }
 };
 struct Body {
@@ -100,7 +101,7 @@ struct Body {
   }
 };
 
-extern "C" __global__ __launch_bounds__(Config::threads, 3)
-void sinter_contraction_3ccdc46f(const __grid_constant__ Args args) {
+extern "C" __global__ __launch_bounds__(Config::threads)
+void sinter_contraction_1dd70ca2(const __grid_constant__ Args args) {
   sinter::depthwise::run_groups_gradient<Config, Gradient, Image, Body>(args);
 }

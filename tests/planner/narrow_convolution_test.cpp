@@ -1,0 +1,56 @@
+// Which engines convolutions of few channels in eights get, and volumes in groups. Values are
+// checked on small shapes: corpus graphs convolution_narrow_image_* and convolution_3d_*_groups*.
+#include "planner/images.hpp"
+
+using namespace sinter;
+using namespace sinter::test;
+
+// Of 32 to 64 channels products of other engines are shorter.
+TEST_CASE("pixels of 8 to 32 channels are read as they lie, in both directions") {
+  const auto reads = [](bool gradient, std::int64_t from, std::int64_t to, std::int64_t stride) {
+    Images i;
+    const Dims x{64, from, 112, 112}, w{to, from, 3, 3}, y{64, to, 112 / stride, 112 / stride};
+    if (gradient)
+      i.output(conv_dgrad(i.input("dy", y), i.input("w", w), x, padded(1, stride)), "dx", x);
+    else
+      i.output(conv_fprop(i.input("x", x), i.input("w", w), padded(1, stride)), "y", y);
+    const auto kernels = planned(*i.g).kernels;
+    return kernels.size() == 1 &&
+           schedule_kernel(kernels.front(), device_model("sm_90a"), {}).image_rows();
+  };
+  for (const bool gradient : {false, true}) {
+    CHECK(reads(gradient, 8, 8, 1));
+    CHECK(reads(gradient, 16, 16, 1));
+    CHECK(reads(gradient, 24, 24, 1));
+    CHECK(reads(gradient, 32, 32, 1));
+  }
+  CHECK(reads(false, 16, 32, 2));
+  CHECK_FALSE(reads(true, 16, 32, 2));  // whose phases have taps of their own
+  CHECK_FALSE(reads(false, 32, 64, 1));
+}
+
+TEST_CASE("filters of all of 8 or 16 channels have their gradients as one narrow group") {
+  const auto narrow = [](std::int64_t channels) {
+    Images i;
+    const Dims x{64, channels, 112, 112}, w{channels, channels, 3, 3};
+    i.output(conv_wgrad(i.input("dy", x), i.input("x", x), w, padded(1, 1)), "dw", w);
+    const auto kernels = planned(*i.g).kernels;
+    const ScheduledKernel k = schedule_kernel(kernels.front(), device_model("sm_90a"), {});
+    const auto* const groups = k.as<NarrowGroupsGradientConfig>();
+    return groups ? groups->joined : 0;
+  };
+  CHECK(narrow(8) == 8);
+  CHECK(narrow(16) == 4);
+  CHECK(narrow(32) == 0);
+}
+
+TEST_CASE("volumes in groups are multiplied by warpgroups") {
+  const Dims x{8, 128, 8, 28, 28}, w{640, 64, 3, 3, 3}, y{8, 640, 4, 14, 14};
+  ConvAttributes by;
+  by.stride = {2, 2, 2}, by.pre_padding = by.post_padding = {1, 1, 1}, by.groups = 2;
+  Images f, d;
+  f.output(conv_fprop(f.input("x", x), f.input("w", w), by), "y", y);
+  d.output(conv_dgrad(d.input("dy", y), d.input("w", w), x, by), "dx", x);
+  CHECK(engines(*f.g) == Engines{"wgmma"});
+  CHECK(engines(*d.g) == Engines{"wgmma"});
+}
