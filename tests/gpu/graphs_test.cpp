@@ -45,14 +45,19 @@ std::string kernels_of(const GraphSource& source, const std::string& target) {
   return texts;
 }
 
-// Those that the variable, where it is set, gives other kernels: the others ran as they are.
-std::vector<GraphSource> changed_by(const char* variable, const std::vector<GraphSource>& graphs) {
+// Those that the variable, where it is set, gives other kernels than without it, or than `other`
+// gives: the others ran so.
+std::vector<GraphSource> changed_by(const char* variable, const std::vector<GraphSource>& graphs,
+                                    const char* other = nullptr) {
   const std::string asked = std::getenv(variable) ? std::getenv(variable) : "";
   if (asked.empty()) return graphs;
   std::vector<GraphSource> result;
   for (const GraphSource& source : graphs) {
     const std::string kernels = kernels_of(source, *test_target());
-    unsetenv(variable);
+    if (other)
+      setenv(variable, other, 1);
+    else
+      unsetenv(variable);
     if (kernels != kernels_of(source, *test_target())) result.push_back(source);
     setenv(variable, asked.c_str(), 1);
   }
@@ -84,6 +89,12 @@ std::vector<GraphSource> corpus_of_device() {
   return graphs;
 }
 
+std::vector<GraphSource> corpus_convolutions() {
+  std::vector<GraphSource> graphs = corpus_graphs();
+  std::erase_if(graphs, [](const GraphSource& g) { return !g.name.starts_with("convolution_"); });
+  return graphs;
+}
+
 }  // namespace
 
 TEST_CASE("corpus graphs, normal numbers: fused, one kernel a node, reloaded", "[corpus]") {
@@ -104,19 +115,16 @@ TEST_CASE("corpus graphs, all-positive numbers", "[corpus]") {
 // With SINTER_REARRANGE=on small convolutions, too, get other operands: channels last, joined
 // groups; and f32 factors become parts that tensor cores multiply.
 TEST_CASE("corpus convolutions", "[rearranged]") {
-  std::vector<GraphSource> graphs;
-  for (auto& graph : corpus_graphs())
-    if (graph.name.starts_with("convolution_")) graphs.push_back(std::move(graph));
-  check("convolutions", changed_by("SINTER_REARRANGE", graphs), {.repeatable = true});
+  check("convolutions", changed_by("SINTER_REARRANGE", corpus_convolutions()),
+        {.repeatable = true});
 }
 
-// With SINTER_REARRANGE=first sums of strided data gradients lie with their channels together, and
-// a last kernel brings them to where results lie.
-TEST_CASE("corpus convolutions, channels first", "[.][channels_first]") {
-  std::vector<GraphSource> graphs;
-  for (auto& graph : corpus_graphs())
-    if (graph.name.starts_with("convolution_channels_first")) graphs.push_back(std::move(graph));
-  check("channels first", changed_by("SINTER_REARRANGE", graphs), {.repeatable = true});
+// With SINTER_REARRANGE=first, what differs from them: sums of strided data gradients, channels
+// first, that lie with their channels together until a last kernel brings them to where results
+// lie; groups channels first that are put together.
+TEST_CASE("corpus convolutions, the first of several ways", "[.][first_ways]") {
+  check("first ways", changed_by("SINTER_REARRANGE", corpus_convolutions(), "on"),
+        {.repeatable = true});
 }
 
 // Magnitudes over many binades too; and sums that are exact in any order, so that the bits are
