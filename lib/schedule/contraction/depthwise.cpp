@@ -174,18 +174,6 @@ class DepthwiseSearch {
     if (!groups_ && (dims_.size() == 2 || (dims_.size() == 1 && !e_.gradient)))
       try_one_or_two_dims();
     if (!best_) return {};
-    // With strides the estimates of joined groups are too long. (64 x 128 x 56 x 56, 3 x 3, groups
-    // of 4, stride 2, on an H200: data gradient 33 us joined where 55 are estimated, 43 so; f32 72
-    // where 46 are estimated; forward 23 joined, 36 estimated.)
-    constexpr double kStrided = 1.8;
-    const bool strided = std::any_of(
-        dims_.begin(), dims_.end(), [](const ImageDim& d) { return d.divisor > 1 || d.pixel > 1; });
-    // On CUDA cores lines of groups take as much longer than is said, strided or not. (64 x 128 x
-    // 56 x 56 in groups of 4, stride 2 58.0 us where 33.8 are said, data gradient of 128
-    // images 86.1 and 54.4.)
-    const bool lines =
-        e_.along_columns && of_group_ >= 0 && std::holds_alternative<DepthwiseWalkConfig>(*best_);
-    if (groups_ && (strided || lines)) config_of(*best_).microseconds *= kStrided;
     return DepthwisePlan{std::move(spec_), *std::move(best_)};
   }
 

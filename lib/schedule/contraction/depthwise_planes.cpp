@@ -279,7 +279,8 @@ std::optional<DepthwisePlanesConfig> plan_depthwise_planes(const KernelSpec& spe
                late =
                    e.result ? 0 : bytes_beside(spec, e) / (kWindowsReach * device.memory_bandwidth),
                waited = kStreams * (memory + (kReadLate - 1) * late);
-  e.microseconds = device.launch_microseconds + overlapped(waited, issued, 1 / ctas);
+  e.microseconds = longer_in_groups(spec, e.looped, dims, false) *
+                   (device.launch_microseconds + overlapped(waited, issued, 1 / ctas));
   e.wide_index = needs_wide_index(spec);
   return e;
 }

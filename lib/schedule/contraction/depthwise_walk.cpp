@@ -243,6 +243,16 @@ int gradient_pack(const KernelSpec& spec, const DepthwiseConfig& e, int columns)
   });
 }
 
+double longer_in_groups(const KernelSpec& spec, const std::vector<ImageDim>& looped,
+                        const std::vector<ImageDim>& dims, bool lines) {
+  constexpr double kLonger = 1.8;
+  const bool strided = std::any_of(dims.begin(), dims.end(),
+                                   [](const ImageDim& d) { return d.divisor > 1 || d.pixel > 1; });
+  const bool channels = !looped.empty(),
+             groups = channels || index_of_filters(spec.contraction()) >= 0;
+  return (groups && strided) || (channels && lines) ? kLonger : 1;
+}
+
 std::optional<DepthwiseWalkConfig> walked_on_ordinary_cores(const KernelSpec& spec,
                                                             DepthwiseConfig e,
                                                             const std::vector<ImageDim>& dims,
@@ -255,6 +265,7 @@ std::optional<DepthwiseWalkConfig> walked_on_ordinary_cores(const KernelSpec& sp
                           (filters < 0 ? 1 : static_cast<double>(spec.extent[filters]));
   const int pixel_bytes = info(spec.ports[static_cast<std::size_t>(e.image.port)].type).bytes;
   const std::vector<ImageDim> looped = std::move(e.looped);
+  const double of_groups = longer_in_groups(spec, looped, dims, e.along_columns);
   std::optional<double> least;
   std::optional<DepthwiseWalkConfig> best;
   enum class Way { both, across, down };
@@ -312,6 +323,7 @@ std::optional<DepthwiseWalkConfig> walked_on_ordinary_cores(const KernelSpec& sp
                    ? longer * estimate(spec, e, w, x, registers, of_lines(spec, e, x) * memory,
                                        kOfLines, device)
                    : us);
+          best->microseconds *= of_groups;
           best->rows = rows;
           best->columns = columns;
           best->run = w.run;
