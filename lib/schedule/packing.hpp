@@ -52,9 +52,10 @@ struct Packing {
   int runs_beside = 4;  // of these runs, that go side by side at the most; a power of two
 };
 
-// Of shared memory, that a warp's epilogue of a contraction on tensor cores takes: struct
+// Sums that a warp's epilogue of a contraction on tensor cores has in shared memory: struct
 // EpilogueTile of codegen/device/family/contraction_epilogue_tile.cuh.
-inline constexpr int kEpilogueTileBytes = 16 * 64 * 4;
+inline constexpr int kEpilogueTileColumns = 64;
+inline constexpr int kEpilogueTileBytes = 16 * kEpilogueTileColumns * 4;
 
 inline constexpr int kMoveBytes = 16;  // the most that one instruction moves
 inline constexpr int kNarrowMove = 2;  // bytes, too few at once to keep memory busy

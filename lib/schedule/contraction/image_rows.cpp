@@ -19,7 +19,6 @@ constexpr int kMostOdd = 64;      // of numbers that are no multiple of 16: a bl
 constexpr int kMostSteps = 18;    // of k, whose fragments stay in registers
 constexpr int kMostPieces = 160;  // of a warp's group of rows: five a lane
 constexpr int kStages = 4;        // 4, 6 and 10 take as long
-constexpr int kEpilogueTile = 16 * 64 * 4;  // bytes of a warp's results
 
 const KernelPort* loaded(const KernelSpec& spec, const ProductOperand& operand, int& number) {
   const KernelPort* const p = loaded_as_it_is(spec, operand.body);
@@ -271,7 +270,7 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
   const double all = p.columns * p.height * p.tiles;
   if (all * kWarps * kPixels >= 0x1p31) return {};  // rows of the product are counted in 32 bits
   const double shared =
-      static_cast<double>(run.groups * run.steps * 32 * filters + kWarps * kEpilogueTile +
+      static_cast<double>(run.groups * run.steps * 32 * filters + kWarps * kEpilogueTileBytes +
                           kWarps * kStages * run.rows * run.pieces * 16 + kLostToAlignment);
   if (shared > device.shared_per_cta) return {};
   // Registers: sums, fragments, and all else.

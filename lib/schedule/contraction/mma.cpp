@@ -97,7 +97,7 @@ struct Started {
 // Bytes that stream past few rows, which are copied in whole moves, come as they are.
 void stream(Started& s) {
   if (!streams(s.work)) return;
-  const bool past_rows = s.work.rows <= s.work.columns;
+  const bool past_rows = rows_are_fewer(s.work);
   MmaConfig& e = s.plan.engine;
   MmaOperand &bytes = past_rows ? e.b : e.a, &rows = past_rows ? e.a : e.b;
   if (!rows.k_fastest || rows.ragged || rows.packing.width * info(e.number).bytes != kMoveBytes)

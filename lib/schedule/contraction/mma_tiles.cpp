@@ -31,7 +31,7 @@ bool is_streamed(const MmaWork& w) { return w.a.streamed || w.b.streamed; }
 
 // Of few rows: with the sides changed where the columns are few.
 MmaTile turned(const MmaWork& w, MmaTile t) {
-  if (w.rows > w.columns) std::swap(t.m, t.n), std::swap(t.warps_m, t.warps_n);
+  if (!rows_are_fewer(w)) std::swap(t.m, t.n), std::swap(t.warps_m, t.warps_n);
   return t;
 }
 
@@ -161,9 +161,9 @@ std::optional<MmaTile> choose_tile(const MmaWork& w, double most_code, const Dev
 
 bool streams(const MmaWork& w) {
   constexpr int kFewRows = 64;
-  const bool past_rows = w.rows <= w.columns;
-  return std::min(w.rows, w.columns) <= kFewRows && (past_rows ? w.b : w.a).narrow &&
-         (past_rows ? w.a : w.b).held == 0 && w.bytes == 2 && w.groups == 0;
+  const bool rows = rows_are_fewer(w);
+  return std::min(w.rows, w.columns) <= kFewRows && (rows ? w.b : w.a).narrow &&
+         (rows ? w.a : w.b).held == 0 && w.bytes == 2 && w.groups == 0;
 }
 
 int streamed_depth(const MmaWork& w) {
@@ -185,8 +185,8 @@ double code_size(const MmaWork& w, const MmaTile& t) {
 }
 
 int shared_bytes(const MmaWork& w, const MmaTile& t) {
-  constexpr int kColumns = 64;  // of an epilogue tile
-  const int warps = t.warps_m * t.warps_n, across = (t.n / t.warps_n + kColumns - 1) / kColumns,
+  const int warps = t.warps_m * t.warps_n,
+            across = (t.n / t.warps_n + kEpilogueTileColumns - 1) / kEpilogueTileColumns,
             of_warp = t.split > 1 ? t.m / t.warps_m / 16 * across + 1 : 1;  // epilogue tiles
   return std::max(t.stages * stage_bytes(w, t), warps * of_warp * kEpilogueTileBytes);
 }

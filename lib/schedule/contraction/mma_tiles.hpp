@@ -15,6 +15,8 @@ struct MmaWork {
   bool one_by_one = false;  // results leave so, as no pack of them is aligned
 };
 
+// Which side is the short one, past which the other's factors are brought.
+inline bool rows_are_fewer(const MmaWork& w) { return w.rows <= w.columns; }
 // Whether the work is to bring numbers of 8 bits, which are no factors as they are, past few rows
 // or columns of what is copied.
 bool streams(const MmaWork& w);

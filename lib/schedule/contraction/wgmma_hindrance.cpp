@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "schedule/packing.hpp"
+
 namespace sinter {
 namespace {
 

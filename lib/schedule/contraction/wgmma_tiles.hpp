@@ -15,9 +15,8 @@ inline constexpr int kSwizzledRows = 8;  // after which the swizzle repeats
 inline constexpr int kMostRegisters = 240, kRegistersOfThree = 160;  // of a consumer's thread
 // Of a filter gradient whose pixels stay for all taps: a consumer's, and those of three.
 inline constexpr int kMostTapsEach = 4, kMostTapsOfTile = 3 * kMostTapsEach;
-inline constexpr int kInstructionRows = 64;      // of one multiplication; sides up to it are short
-inline constexpr int kEpilogueTileColumns = 64;  // of sums that a warp stores together
-inline constexpr int kFewestTogether = 32;       // columns of a tap that are loaded together
+inline constexpr int kInstructionRows = 64;  // of one multiplication; sides up to it are short
+inline constexpr int kFewestTogether = 32;   // columns of a tap that are loaded together
 
 // What can be chosen freely.
 struct Tile {
