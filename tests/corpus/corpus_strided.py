@@ -1,4 +1,4 @@
-"""Convolutions with strides: pixels of a stride that are joined."""
+"""Convolutions with strides: pixels of a stride that are joined; volumes."""
 from corpus_convolution import directions
 from corpus_graph import Graph
 
@@ -7,6 +7,9 @@ directions("infinite_32_channels_stride_2_gradient", [2, 32, 14, 18], [72, 32, 3
            pre=[1, 1], which="d", infinite=4993)
 directions("24_channels_3d_stride_2", [2, 24, 5, 8, 10], [40, 24, 3, 3, 3], stride=[2, 2, 2],
            pre=[1, 1, 1], io="f16")
+# Boxes of frames, with SINTER_DEPTHWISE=rows; its data gradient's frames have phases.
+directions("depthwise_3d_strided", [2, 48, 7, 8, 9], [48, 1, 5, 3, 2], stride=[2, 1, 2], dilation=[1, 2, 1],
+           pre=[2, 2, 1], post=[1, 2, 0], groups=48, io="f16", which="fd")
 
 
 def gradient_channels_first_and_residual():

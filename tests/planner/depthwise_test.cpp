@@ -310,6 +310,23 @@ TEST_CASE("depthwise convolutions of small filters take pixels from boxes on sm_
   }
 }
 
+TEST_CASE("depthwise convolutions of volumes take pixels from boxes, a frame each") {
+  for (const std::int64_t channels : {112, 108}) {  // of which TMA loads the first
+    INFO(channels << " channels");
+    const Dims x{8, channels, 16, 40, 40}, w{channels, 1, 3, 3, 3};
+    ConvAttributes a{.pre_padding = {1, 1, 1}, .post_padding = {1, 1, 1}, .groups = channels};
+    a.stride = a.dilation = {1, 1, 1};
+    Images f, d;
+    f.output(conv_fprop(f.input("x", x), f.input("w", w), a), "y", x);
+    d.output(conv_dgrad(d.input("dy", x), d.input("w", w), x, a), "dx", x);
+    for (const Images* i : {&f, &d}) {
+      const auto k = schedule_kernel(planned(*i->g).kernels[0], device_model("sm_90a"), {});
+      REQUIRE(k.depthwise());
+      CHECK((k.as<DepthwiseRowsConfig>() != nullptr) == (channels == 112));
+    }
+  }
+}
+
 TEST_CASE("depthwise convolutions of small images, channels first, take whole planes") {
   // 37 planes of 98 bytes end within a piece of 16.
   for (const std::int64_t channels : {512, 37})

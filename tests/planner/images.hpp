@@ -10,7 +10,13 @@
 
 namespace sinter::test {
 
-inline Dims channels_last(const Dims& d) { return {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}; }
+inline Dims channels_last(const Dims& d) {
+  Dims stride = Dims::filled(d.size(), 1);
+  std::int64_t n = d[1];
+  for (int i = d.size() - 1; i >= 2; --i) stride[i] = n, n *= d[i];
+  stride[0] = n;
+  return stride;
+}
 
 // One convolution's tensors; `last`: channels are contiguous.
 struct Images {

@@ -10,6 +10,9 @@
 // issued without a pause. (128 x 144 x 56 x 56, 3 x 3 on an H200: 83 us with loads to registers, 12
 // warps an SM.)
 //
+// Of volumes a stage has a box of each frame that the results of one see (`Looped`), which threads
+// take one after another. A frame comes once for each of these, but from the second-level cache.
+//
 // Config is that of contraction_depthwise.cuh with `across`, `planes`, `stages` and `image_line`,
 // the pixels of a box's row; each = 2. Image::load as in contraction_depthwise_mma_boxes.cuh.
 #pragma once
@@ -27,19 +30,30 @@ struct RowTiles {
   using Line = PixelRow<Config, Element>;
   static constexpr int across = Config::across, planes = Config::planes,
                        workers = S::lanes * across * planes, warps = (workers + 31) / 32;
-  static_assert(Config::threads == 32 * warps + 32 && S::looped_taps == 1);
+  static constexpr int frames = S::looped_taps;
+  static_assert(Config::threads == 32 * warps + 32 && (frames == 1 || planes == 1));
   // Pixels from one block of results to the next.
   static constexpr int pitch =
       Columns::divisor > 1 ? Config::columns / Columns::divisor : Config::columns* Columns::step;
   static_assert(Config::image_line == (across - 1) * pitch + Line::count);
   static constexpr int row = Config::image_line * S::channels,  // elements
-      plane = row * S::advance, stage = planes * plane,
-                       stage_bytes = (stage * static_cast<int>(sizeof(Element)) + 127) / 128 * 128;
+      plane = row * S::advance, box_bytes = planes * plane * static_cast<int>(sizeof(Element)),
+                       frame_bytes = (box_bytes + 127) / 128 * 128,
+                       stage_bytes = frames * frame_bytes;
   static constexpr int filter = Config::stages * stage_bytes,
-                       barriers = (filter + S::taps * S::channels * 4 + 7) / 8 * 8;
+                       barriers = (filter + frames * S::taps * S::channels * 4 + 7) / 8 * 8;
   static constexpr int strips = (S::blocks_across + across - 1) / across;
   using Pipe = Pipeline<Config::stages>;
 };
+
+// The looped tap's coordinate of the image in place of the result's.
+template <class... Axes, class Coord>
+SINTER_DEVICE void move_to_tap(List<Axes...>, Coord& c, int tap) {
+  static_assert(sizeof...(Axes) <= 1 && ((Axes::divisor == 1) && ...));
+  ((c.at[Axes::pixel_index] =
+        Axes::base + Axes::step * static_cast<int>(c.at[Axes::pixel_index]) + Axes::apart * tap),
+   ...);
+}
 
 template <class Config, class Image, class Filter, class Body, class Args>
 SINTER_DEVICE void run_rows(const Args& args) {
@@ -78,9 +92,16 @@ SINTER_DEVICE void run_rows(const Args& args) {
 #pragma unroll 1
     for (int b = begin; b < end; ++b) {
       pipe.acquire(state);
-      pipe.expect(state, T::stage * static_cast<int>(sizeof(Element)));
-      Image::load(args, c, memory.address + static_cast<unsigned>(state.stage * T::stage_bytes),
-                  pipe.full(state), first_channel, column, b * S::advance + T::Pixels::new_row);
+      pipe.expect(state, T::frames * T::box_bytes);
+#pragma unroll
+      for (int frame = 0; frame < T::frames; ++frame) {
+        typename S::Coord at = c;
+        move_to_tap(typename Config::Looped{}, at, frame);
+        Image::load(args, at,
+                    memory.address + static_cast<unsigned>(state.stage * T::stage_bytes +
+                                                           frame * T::frame_bytes),
+                    pipe.full(state), first_channel, column, b * S::advance + T::Pixels::new_row);
+      }
       state.advance();
     }
     return;
@@ -106,9 +127,19 @@ SINTER_DEVICE void run_rows(const Args& args) {
     const auto* const stage =
         pixels_at + state.stage * (T::stage_bytes / static_cast<int>(sizeof(Element)));
     typename T::Pixels pixels;
+    const auto take = [&](const Element* frame) {
 #pragma unroll
-    for (int j = 0; j < S::advance; ++j) pixels.row[j].take(stage + j * T::row, S::channels);
+      for (int j = 0; j < S::advance; ++j) pixels.row[j].take(frame + j * T::row, S::channels);
+    };
+    take(stage);
+    if constexpr (T::frames > 1) sums.set_factors(filter + own);
     sums.move_up_and_add(pixels);
+#pragma unroll 1
+    for (int frame = 1; frame < T::frames; ++frame) {
+      take(stage + frame * (T::frame_bytes / static_cast<int>(sizeof(Element))));
+      sums.set_factors(filter + frame * S::taps * S::channels + own);
+      sums.add(pixels);
+    }
     __syncwarp();
     pipe.release(state);
     state.advance();

@@ -173,6 +173,8 @@ class DepthwiseSearch {
     if (!groups_) try_lines();
     if (!groups_ && (dims_.size() == 2 || (dims_.size() == 1 && !e_.gradient)))
       try_one_or_two_dims();
+    else if (!groups_ && !e_.gradient && dims_.size() == 3)
+      try_volume();
     if (!best_) return {};
     return DepthwisePlan{std::move(spec_), *std::move(best_)};
   }
@@ -369,6 +371,13 @@ class DepthwiseSearch {
     if (other &&
         (device_.overrides.depthwise.empty() ? faster : device_.overrides.depthwise == name))
       best_ = std::move(other);
+  }
+  void try_volume() {
+    DepthwiseConfig e = e_;
+    e.looped = {dims_[0]};
+    e.down = dims_[1];
+    e.across = dims_[2];
+    consider(plan_depthwise_rows(spec_, e, memory_, device_), "rows", true);
   }
   // Tensor cores, and ordinary ones with pixels by TMA.
   void try_one_or_two_dims() {

@@ -43,12 +43,20 @@ bool set_map(const KernelSpec& spec, const DepthwiseConfig& parts, DepthwiseOper
     else
       add(spec.extent[d->pixel_index], a.stride[d->pixel_index]);
   for (int i = 0; i < spec.extent.size(); ++i) {
-    if (i == parts.channel || i == own || a.stride[i] == 0 || i == down.pixel_index ||
-        i == down.tap_index || i == across.pixel_index || i == across.tap_index)
+    const auto frames =
+        std::find_if(parts.looped.begin(), parts.looped.end(),
+                     [&](const ImageDim& d) { return d.pixel_index == i || d.tap_index == i; });
+    const bool frame = frames != parts.looped.end() && frames->pixel_index == i;
+    if (i == parts.channel || i == own || i == down.pixel_index || i == down.tap_index ||
+        i == across.pixel_index || i == across.tap_index ||
+        (frames == parts.looped.end() ? a.stride[i] == 0 : !frame))
       continue;
     if (map.dim.size() == kMostDims) return false;
     operand.counted.push_back(i);
-    add(spec.extent[i], a.stride[i]);
+    if (frame && image)
+      add(frames->extent, frames->stride);
+    else
+      add(spec.extent[i], a.stride[i]);
   }
   for (std::int64_t stride : map.stride)
     if (!tma::takes_step(stride)) return false;
