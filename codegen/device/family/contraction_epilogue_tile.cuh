@@ -61,6 +61,9 @@ struct EpilogueTile {
         const float4 four = *reinterpret_cast<const float4*>(at + place(row, column + i));
         sums[i] = four.x, sums[i + 1] = four.y, sums[i + 2] = four.z, sums[i + 3] = four.w;
       }
+    } else if constexpr (along_columns && width == 2) {
+      const float2 two = *reinterpret_cast<const float2*>(at + place(row, column));
+      sums[0] = two.x, sums[1] = two.y;
     } else {
 #pragma unroll
       for (int i = 0; i < width; ++i)

@@ -195,7 +195,7 @@ SINTER_DEVICE void run_by_warps(const Args& args, const Rows& rows) {
       __syncwarp();
       place.row = at.row0 + row + s / across * 16;
       place.column = at.column0 + column + s % across * EpilogueTile::columns;
-      finish<Config, Body>(args, epilogue_tile, place, rows);
+      finish<Config, Body, T::columns>(args, epilogue_tile, place, rows);
       __syncwarp();
     }
     __syncthreads();  // the next tile writes to the shared memory

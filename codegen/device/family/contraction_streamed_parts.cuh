@@ -73,7 +73,7 @@ SINTER_DEVICE void run_streamed_parts(const Args& args) {
       __syncwarp();
       place.row = at.row0 + row + s / across * 16;
       place.column = at.column0 + column + s % across * EpilogueTile::columns;
-      finish<Config, Body>(args, sum, place, AllRows{});
+      finish<Config, Body, T::columns>(args, sum, place, AllRows{});
       __syncwarp();
     }
     hardware::cluster_barrier();  // others read no more
