@@ -5,7 +5,7 @@
 
 #include "compile/make_plan.hpp"
 #include "planner/explain/explain.hpp"
-#include "planner/planned.hpp"
+#include "planner/images.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/operations.hpp"
 #include "support/scheduled.hpp"
@@ -200,4 +200,18 @@ TEST_CASE("an explanation says what a plan's config lacks") {
       CHECK(explain_text(without).find("unknown, as the plan's config has no 'stages'") !=
             std::string::npos);
     }
+}
+
+// Channels that end within a move of 16 bytes, with scale, bias and relu. On an H200, as they lie
+// and copied: 58 18.5 and 17.7 us, 116 of smaller images 10.0 and 13.0.
+TEST_CASE("results that leave in pairs cost the portable engine instructions") {
+  const auto of = [](const Dims& x) {
+    Images i;
+    const Dims of_channel{1, x[1], 1, 1};
+    const Tensor y = conv_fprop(i.input("x", x), i.input("w", {x[1], x[1], 1, 1}), padded(0));
+    i.output(relu(y * i.input("scale", of_channel) + i.input("bias", of_channel)), "y", x);
+    return engines(*i.g);
+  };
+  CHECK(of({128, 58, 28, 28}) == Engines{"pointwise", "pointwise", "wgmma"});
+  CHECK(of({128, 116, 14, 14}) == Engines{"mma"});
 }

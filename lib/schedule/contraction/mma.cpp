@@ -148,7 +148,8 @@ Started start(const KernelSpec& given, DataType number, int run) {
       s.work.extra_bytes += info(spec.ports[static_cast<std::size_t>(st.port)].type).bytes;
   const bool packs = e.n_fastest || !c.rows.on;  // rows of a group start anywhere
   e.packing = choose_packing(spec, e.n_fastest ? s.n.last : s.m.last, packs ? 8 : 1);
-  s.work.one_by_one = !e.cuda_cores() && e.packing.width == 1;
+  if (!e.cuda_cores() && e.packing.width * e.packing.narrowest < kMoveBytes)
+    s.work.packed = std::min(s.work.packed, e.packing.width);
   return s;
 }
 

@@ -113,10 +113,14 @@ double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   const double compute = (t.m * w.a.code + t.n * w.b.code) / 100;
   const double wait = waits(w) ? (kWait * w.bytes / t.line + compute) / beside : 0;
   const double steps = w.depth * std::max(std::max({multiply, read, move}) / busy + compute, wait);
-  // Results that leave one by one: 192 products of 128 x 77 x 32 with odd rows of B on an H100 took
-  // 18.3 us where 7.5 were estimated, of 128 x 32 x 77 6.3 where 5.1 were.
-  constexpr double kOneByOne = 0.7;
-  const double epilogue = t.m * t.n * ((4.0 + w.extra_bytes) / 64 + (w.one_by_one ? kOneByOne : 0));
+  // Packs that alignment makes narrower are so many more, of as many instructions each. One by one:
+  // 192 products of 128 x 77 x 32 with odd rows of B on an H100 took 18.3 us where 7.5 were
+  // estimated, of 128 x 32 x 77 6.3 where 5.1 were. In pairs: 100352 x 58 x 58 with scale, bias and
+  // relu on an H200 18.5 us, 10.4 estimated without and 18.8 so, in fours 25088 x 116 x 116 10.0,
+  // 7.1 and 8.6.
+  constexpr double kPack = 0.8, kEight = 1.0 / 8;
+  const double epilogue =
+      t.m * t.n * ((4.0 + w.extra_bytes) / 64 + kPack * (1.0 / w.packed - kEight));
   if (is_streamed(w)) {
     // Bytes that an SM gets in a clock, two blocks' and one's: those of the rows come from the
     // second-level cache. Of more rows the tensor cores' part shows.

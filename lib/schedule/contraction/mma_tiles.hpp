@@ -12,7 +12,7 @@ struct MmaWork {
   bool promotes;       // sums are kept twice
   OperandWeight a, b;
   double groups = 0;  // into which rows fall, one a batch entry; 0: each batch entry has all rows
-  bool one_by_one = false;  // results leave so, as no pack of them is aligned
+  int packed = 8;     // results that leave at once, where alignment leaves no whole moves
 };
 
 // Which side is the short one, past which the other's factors are brought.
