@@ -188,7 +188,27 @@ std::string BodyText::accumulation(const Statement& s) const {
   if (product && spec_.as_rowwise())
     return fmt::format("{}.accumulate_product<{}>({}, {}{})", all, reduction, operand(term, 0),
                        operand(term, 1), condition(s));
-  return fmt::format("{}.accumulate<{}>({}{})", all, reduction, name(s.args[0]), condition(s));
+  const std::string value = !column && compares_integers(s.port)
+                                ? fmt::format("sinter::get<int>(fragment.{}, {})",
+                                              at(kernel_.port, term.port), element(term))
+                                : name(s.args[0]);
+  return fmt::format("{}.accumulate<{}>({}{})", all, reduction, value, condition(s));
+}
+
+bool BodyText::compares_integers(int i) const {
+  const KernelReduction& r = spec_.rowwise().reductions[static_cast<std::size_t>(i)];
+  if ((r.mode != ReductionMode::max && r.mode != ReductionMode::min) || r.length == 0 ||
+      r.arithmetic != DataType::f64 || has_later_elements(spec_))
+    return false;
+  return std::ranges::all_of(body_.statements, [&](const Statement& s) {
+    if (s.kind != StatementKind::reduce || s.port != i) return true;
+    const Statement& x = statement(s.args[0]);
+    if (x.kind != StatementKind::load || x.arithmetic != DataType::f64 || !packed(s.args[0]) ||
+        !ports_of_pack(x.port).empty())
+      return false;
+    const KernelPort& p = spec_.ports[static_cast<std::size_t>(x.port)];
+    return p.type == DataType::i32 && p.access.windows.empty();
+  });
 }
 
 void BodyText::print(TextWriter& out, int i) const {

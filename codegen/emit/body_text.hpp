@@ -31,6 +31,9 @@ class BodyText {
 
   // True for a load or a store that goes through the thread's packs.
   bool packed(int i) const;
+  // Whether a reduction is the largest or the smallest of integers as they lie in memory, which are
+  // compared as such: as f64 each takes a conversion and three comparisons.
+  bool compares_integers(int reduction) const;
   // The struct of math.cuh that divides by it.
   std::string_view divisor_type(int i) const;
   // True for a value that is the same for a segment of a row, made of reductions over it.

@@ -11,13 +11,15 @@
 namespace sinter {
 namespace {
 
-// `finished`: here; else the kernel behind this one divides an average by its length.
+// `finished`: here; else the kernel behind this one divides an average by its length. `kept`: the
+// type in which running results stay, if that is another one.
 template <class Reduction>
 void print_reduction(TextWriter& out, const Reduction& r, const std::string& name, int phase,
-                     bool finished) {
+                     bool finished, std::string_view kept = "") {
   out.open("struct {} {{", name);
   out.line("static constexpr auto mode = sinter::ReductionMode::{};", sinter::name(r.mode));
   out.line("using Value = {};", value_type(r.arithmetic));
+  if (!kept.empty()) out.line("using Kept = {};", kept);
   out.line("static constexpr int phase = {};", phase);
   if (finished) out.line("static constexpr long long length = {};", r.length);
   out.close("};");
@@ -38,10 +40,12 @@ bool reaches_memory(const Statement& s) {
          s.kind == StatementKind::gather;
 }
 
-void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
+void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                      const BodyText& body) {
   const auto& reductions = spec.rowwise().reductions;
   for (std::size_t i = 0; i < reductions.size(); ++i)
-    print_reduction(out, reductions[i], names.reduction[i], reductions[i].phase, true);
+    print_reduction(out, reductions[i], names.reduction[i], reductions[i].phase, true,
+                    body.compares_integers(static_cast<int>(i)) ? "int" : "");
   out.line("using Reductions = sinter::Reductions<{}>;",
            fmt::join(names.reduction.begin(), names.reduction.end(), ", "));
   for (std::size_t i = 0; i < spec.columns.size(); ++i)
@@ -239,7 +243,7 @@ class RowwiseText : public EngineText {
     return e_.rows_fastest && e_.aligned_by >= 0 ? "Cut" : "";
   }
   void print_structs(TextWriter& out) const override {
-    print_reductions(out, spec_, names_);
+    print_reductions(out, spec_, names_, body_);
     print_fragment(out, kernel_, names_, body_);
     print_row_fragment(out, spec_, names_, e_, body_);
     std::string phases;

@@ -75,3 +75,24 @@ def uneven_parts(name, dim, row, io, **data):
 
 uneven_parts("bf16", [2, 100003], [2, 1], "bf16")
 uneven_parts("two_axes", [3, 2, 50021], [1, 2, 1], "f16", stride=[100060, 50030, 1])
+
+
+def short_odd_rows(name, rows, columns, io, **x):
+    """Enough short rows that start anywhere for blocks to bring theirs to shared memory at once; the last block has fewer."""
+    g = Graph("short_odd_rows_" + name, io)
+    g.tensor("x", [rows, columns], **x)
+    return g
+
+
+for name, rows, columns, io in (("f16", 32801, 17, "f16"), ("even", 32789, 10, "bf16"), ("f32", 32901, 7, "f32")):
+    g = short_odd_rows(name, rows, columns, io)
+    g.pointwise("mul", "weighted", "x", g.tensor("w", [1, columns]))
+    g.output(g.reduction("add", "weighted", "sum", [rows, 1]), g.reduction("max", "x", "largest", [rows, 1]))
+g = short_odd_rows("of_several", 16411, 35, "bf16")
+g.tensor("largest", [16411, 1])
+g.node("reduction", {"X": "x"}, "largest", mode="max")
+g.pointwise("exp", "e", g.pointwise("sub", "centred", "x", "largest"))
+g.pointwise("mul", "both", "e", g.tensor("z", [16411, 35]))
+g.output(g.reduction("add", "both", "sum", [16411, 1]))
+g = short_odd_rows("of_integers", 32771, 3, "i32")
+g.output(g.reduction("min", "x", "least", [32771, 1]), g.reduction("max", "x", "largest", [32771, 1]))

@@ -113,6 +113,8 @@ SINTER_DEVICE double maximum(double a, double b) {
   const double equal = __longlong_as_double(__double_as_longlong(a) & __double_as_longlong(b));
   return a != a ? a : b != b ? b : a == b ? equal : a < b ? b : a;
 }
+SINTER_DEVICE int minimum(int a, int b) { return b < a ? b : a; }
+SINTER_DEVICE int maximum(int a, int b) { return a < b ? b : a; }
 SINTER_DEVICE float largest(float) { return __int_as_float(0x7f7fffff); }
 SINTER_DEVICE double largest(double) { return __longlong_as_double(0x7fefffffffffffffll); }
 // x, but at most `limit` in magnitude; NaN stays.
@@ -168,5 +170,16 @@ SINTER_DEVICE double log1p_unit(double x) { return ::log1p(x); }
 
 SINTER_DEVICE float infinity(float) { return __int_as_float(0x7f800000); }
 SINTER_DEVICE double infinity(double) { return __longlong_as_double(0x7ff0000000000000ll); }
+// What no number is larger, or smaller, than.
+template <class T>
+SINTER_DEVICE T upper_end(T) {
+  return infinity(T());
+}
+SINTER_DEVICE int upper_end(int) { return 0x7fffffff; }
+template <class T>
+SINTER_DEVICE T lower_end(T) {
+  return -infinity(T());
+}
+SINTER_DEVICE int lower_end(int) { return -0x7fffffff - 1; }
 
 }  // namespace sinter::math

@@ -1,7 +1,8 @@
 // Running reductions, as one thread sees them. A generated struct R names a reduction: its `mode`,
 // the type Value it computes in, the `phase` that accumulates it and, where it is finished here,
 // its `length`. A norm2 of floats is summed in double, because the squares may leave the range of
-// float where the result does not.
+// float where the result does not. R::Kept, where R has it, is the type in which running results
+// stay: integers are compared as such, and converted when all is done.
 #pragma once
 #include "sinter/device/core/math.cuh"
 #include "sinter/device/core/pack.cuh"
@@ -18,12 +19,24 @@ template <>
 struct PartialType<ReductionMode::norm2, float> {
   using Type = double;
 };
+template <class R>
+struct TermsOf {
+  using Term = typename R::Value;
+  using Partial = typename PartialType<R::mode, Term>::Type;
+};
+template <class R>
+requires requires { typename R::Kept; }
+struct TermsOf<R> {
+  using Term = typename R::Kept;
+  using Partial = Term;
+};
 
 template <class R>
 struct Reduction {
   using Mode = ReductionMode;
   using Value = typename R::Value;
-  using Partial = typename PartialType<R::mode, Value>::Type;
+  using Term = typename TermsOf<R>::Term;
+  using Partial = typename TermsOf<R>::Partial;
   Partial partial;  // of the elements since the last `fold_partials`
   Partial folded;
   Value result;
@@ -40,9 +53,9 @@ struct Reduction {
   static SINTER_DEVICE Partial identity() {
     switch (R::mode) {
       case Mode::min:
-        return math::infinity(Partial());
+        return math::upper_end(Partial());
       case Mode::max:
-        return -math::infinity(Partial());
+        return math::lower_end(Partial());
       case Mode::mul:
       case Mode::mul_no_zeros:
         return Partial(1);
@@ -64,9 +77,9 @@ struct Reduction {
         return a + b;
     }
   }
-  SINTER_DEVICE void accumulate(Value x) {
+  SINTER_DEVICE void accumulate(Term x) {
     Partial term = static_cast<Partial>(x);
-    if (R::mode == Mode::amax || R::mode == Mode::norm1) term = math::abs(term);
+    if constexpr (R::mode == Mode::amax || R::mode == Mode::norm1) term = math::abs(term);
     if (R::mode == Mode::norm2) term = term * term;
     if (R::mode == Mode::mul_no_zeros && term == Partial(0)) term = Partial(1);
     partial = combine(partial, term);
@@ -79,8 +92,8 @@ struct Reduction {
   SINTER_DEVICE void finish(Partial total) {
     if (identity() == Partial(0)) total += Partial(0);  // a sum of nothing but -0 is +0
     folded = total;
-    if (R::mode == Mode::norm2) total = math::sqrt(total);
-    if (R::mode == Mode::avg)  // over nothing: NaN
+    if constexpr (R::mode == Mode::norm2) total = math::sqrt(total);
+    if constexpr (R::mode == Mode::avg)  // over nothing: NaN
       total = math::divide_by_constant(total, static_cast<Partial>(R::length));
     result = static_cast<Value>(total);
   }
@@ -113,7 +126,7 @@ struct Reductions : Reduction<Rs>... {
   }
   template <class R, class T>
   SINTER_DEVICE void accumulate(T x) {
-    Reduction<R>::accumulate(static_cast<typename R::Value>(x));
+    Reduction<R>::accumulate(static_cast<typename Reduction<R>::Term>(x));
   }
   template <class R, class T>
   SINTER_DEVICE void accumulate(T x, bool inside) {
