@@ -42,6 +42,7 @@ void add_constants(const KernelSpec& spec, const RowwiseConfig& s, std::vector<C
                      {"early", s.early},
                      {"misaligned", s.aligned_by >= 0, true},
                      {"num_partials", walkers}});
+  if (!s.staged.empty()) c.push_back({"staged_rows", 1, true});
   if (s.held_places > 0) c.push_back({"held_places", s.held_places});
   if (rows.group > 1) c.push_back({"group", rows.group});
   if (rows.segment > 0) c.push_back({"segment", rows.segment});

@@ -256,10 +256,20 @@ class RowwiseText : public EngineText {
     if (!spec_.columns.empty()) print_column_stores(out, spec_, names_);
   }
   std::string call() const override {
-    std::string text = fmt::format(
+    std::string text;
+    if (!e_.staged.empty()) {
+      text = "Args staged = args;\n  ";
+      for (std::size_t i = 0; i < e_.staged.size(); ++i) {
+        const auto port = static_cast<std::size_t>(e_.staged[i]);
+        text += fmt::format("staged.{} = sinter::rowwise::bring_rows<Config, {}>(args.{});\n  ",
+                            names_.port[port], i, names_.port[port]);
+      }
+      text += "sinter::rowwise::rows_have_come();\n  ";
+    }
+    text += fmt::format(
         "sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions{}> "
-        "rows(args);\n  sinter::rowwise::start<Config>(Phases{{}}, rows);",
-        spec_.columns.empty() ? "" : ", Columns");
+        "rows({});\n  sinter::rowwise::start<Config>(Phases{{}}, rows);",
+        spec_.columns.empty() ? "" : ", Columns", e_.staged.empty() ? "args" : "staged");
     const RowwiseSpec& r = spec_.rowwise();
     if (r.num_partials > 0 || e_.walkers > 0) return text + "\n  rows.walk(Phases{});";
     const int alone =

@@ -107,6 +107,18 @@ KernelSpec norm_in_segments() {
   return b.spec;
 }
 
+// The largest of each of many rows of seven integers, and the sum of what they are multiplied by.
+KernelSpec short_rows_odd() {
+  SpecBuilder b(Family::rowwise, {300001, 7});
+  b.spec.rowwise().outer_rank = 1;
+  const int x = b.packed("x", i32);
+  const int w = b.load("w", b.port("w", f32, strided({0, 1})));
+  const int sum = b.reduce("sum", R::add, b.op("weighted", M::mul, {x, w}));
+  b.store(b.reduce("top", R::max, x, DataType::f64), b.port("top", i32, strided({1, 0}), true));
+  b.store(sum, b.port("sum", f32, strided({1, 0}), true));
+  return b.spec;
+}
+
 }  // namespace
 
 std::vector<NamedSpec> rowwise_specs() {
@@ -121,7 +133,8 @@ std::vector<NamedSpec> rowwise_specs() {
           {"norm_in_segments", norm_in_segments()},
           {"rmsnorm_gradients", rmsnorm_gradients(16384, 4096, 264)},
           {"rmsnorm_gradients_short", rmsnorm_gradients(100000, 128, 132)},
-          {"rmsnorm_gradients_odd", rmsnorm_gradients(100000, 1001, 496)}};
+          {"rmsnorm_gradients_odd", rmsnorm_gradients(100000, 1001, 496)},
+          {"short_rows_odd", short_rows_odd()}};
 }
 
 }  // namespace sinter::golden

@@ -18,7 +18,6 @@
 // A kernel may start while the one before it in the stream still writes what this one reads. The
 // first Config::early blocks then ask for their rows to come to the second-level cache: that takes
 // nothing from memory yet, and what is still written is written there, too.
-//
 // With Config::segment, the last two phases run as one (row_segments.cuh). Layout: row_layout.cuh.
 //
 // With Config::num_partials, as many blocks (of long rows, clusters) walk over the rows and keep
@@ -35,6 +34,7 @@
 #include "sinter/device/family/row_segments.cuh"
 #include "sinter/device/family/row_threads.cuh"
 #include "sinter/device/family/several_rows.cuh"
+#include "sinter/device/family/staged_rows.cuh"
 
 namespace sinter::rowwise {
 

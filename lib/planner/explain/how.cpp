@@ -258,6 +258,7 @@ std::string how_pointwise_or_rowwise(Config& get, const PlanKernel& k, std::stri
   if (get("rows_per_block") > 1) s += fmt::format(", {} rows a block", get("rows_per_block"));
   s += get("register_resident") ? "; a row is read once and stays in registers"
                                 : "; a row does not fit in registers, each phase reads it again";
+  if (get.some("staged_rows") > 0) s += "; a block's rows come to shared memory at once";
   if (get("num_partials") > 0)
     s += fmt::format("; {} persistent {} loop over the rows and {}", get("num_partials"),
                      get("blocks_per_row") > 1 ? "clusters" : "blocks",

@@ -277,6 +277,7 @@ bool schedule_along(const KernelSpec& spec, const DeviceModel& device, Holding w
         std::min(kMostCode / std::max(cost * width, 1), kFlightBytes / std::max(all, 1)), 4);
   s.rows_at_once = rows_for_thread(spec, rows, each, bytes.row, device, s);
   s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.rows_at_once)) * s.blocks_per_row);
+  stage_rows(spec, device, rows, places_of_row, s);
   return true;
 }
 

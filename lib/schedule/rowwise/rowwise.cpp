@@ -91,7 +91,7 @@ namespace {
 // Blocks that run at once, at the most, if they should prefetch: rows that are needed in several
 // phases.
 int early_blocks(const KernelSpec& spec, const DeviceModel& device, const RowwiseConfig& s) {
-  if (!s.resident || !has_later_elements(spec)) return 0;
+  if (!s.resident || !s.staged.empty() || !has_later_elements(spec)) return 0;
   return device.sms * device.threads_per_sm / s.threads;
 }
 
@@ -131,6 +131,7 @@ std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const Ker
   if (own.aligned_by >= 0 || !holds(decided.packing, own.packing)) return {};
   if (!decided.row_aligned.empty() && decided.row_aligned != rows_together(spec, decided.packing))
     return {};
+  if (!decided.staged.empty() && decided.staged != staged_ports(spec, own.packing)) return {};
   RowwiseConfig s = decided;
   const RowwiseSpec& of = spec.rowwise();
   if (s.held_places > 0 && elements(spec.extent, of.outer_rank, spec.extent.size()) >

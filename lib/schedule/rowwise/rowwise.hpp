@@ -27,6 +27,7 @@ struct RowwiseConfig : Launch {
   bool recompute = false;        // resident: values are recomputed in every phase, not cached
   std::vector<int> kept;    // resident: statements whose values the first phase that computes them
                             // leaves for the others (exp(x - max) of a softmax)
+  std::vector<int> staged;  // ports whose rows a block brings to shared memory, all at once
   int early = 0;            // resident: blocks that prefetch while the kernel before still runs
   int walkers = 0;          // without column reductions: blocks (clusters) that loop over the rows
                             // and keep what all of these share

@@ -52,6 +52,11 @@ void schedule_across(const KernelSpec& spec, const DeviceModel& device, RowwiseC
 bool hold_by_cluster(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s);
 // A row is shared by threads that lie along it.
 void schedule_along(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s);
+// Short rows that start anywhere are brought to shared memory by the run of a block: the ports, if
+// that can be, and whether it is done.
+std::vector<int> staged_ports(const KernelSpec& spec, const Packing& packing);
+bool stage_rows(const KernelSpec& spec, const DeviceModel& device, double rows, double places,
+                RowwiseConfig& s);
 // Whether weights that all rows share are more than an SM keeps from row to row, and longer than
 // what is read of a row.
 bool shares_long_weights(const KernelSpec& spec, const Packing& packing, double places);
