@@ -26,3 +26,11 @@ g.tensor("bias", [33, 1, 1, 6])
 g.transpose("x", "t", [3, 2, 1, 0])
 g.pointwise("add", "moved", "t", "bias")
 g.output(g.pointwise("relu_fwd", "y", "moved"))
+
+# Runs of a few elements, enough of them for rectangles of runs; the last ones are cut.
+permutation("runs_of_six", [250, 602, 6], [1, 0, 2])
+permutation("runs_of_three_f32", [3, 255, 601, 3], [0, 2, 1, 3], "f32")
+g = Graph("permuted_runs_computed", "f16")
+g.tensor("x", [403, 303, 5])
+g.tensor("bias", [1, 1, 5])
+g.output(g.pointwise("relu_fwd", "y", g.pointwise("add", "moved", g.transpose("x", "t", [1, 0, 2]), "bias")))

@@ -54,6 +54,14 @@ KernelSpec small_matrices(std::int64_t count, std::int64_t n) {
   return b.spec;
 }
 
+// Runs of six, of which others lie beside each other where they are read than where they are
+// written.
+KernelSpec runs_turned() {
+  SpecBuilder b(Family::pointwise, {3000, 2000, 6});
+  b.store(b.load("x", b.port("x", bf16, strided({6, 18000, 1}))), "y", bf16);
+  return b.spec;
+}
+
 }  // namespace
 
 std::vector<NamedSpec> tiled_specs() {
@@ -66,7 +74,8 @@ std::vector<NamedSpec> tiled_specs() {
           {"channels_last", channels_last()},
           {"few_channels", few_channels()},
           {"small_matrices", small_matrices(131072, 32)},
-          {"small_matrices_odd", small_matrices(27950, 49)}};
+          {"small_matrices_odd", small_matrices(27950, 49)},
+          {"runs_turned", runs_turned()}};
 }
 
 }  // namespace sinter::golden

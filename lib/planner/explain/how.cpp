@@ -227,6 +227,12 @@ std::string how_pointwise_or_rowwise(Config& get, const PlanKernel& k, std::stri
   const std::string moves = width > 1 ? fmt::format("vectors of {} elements", width)
                                       : "element by element, as extents, strides or alignments "
                                         "allow no more or the rows are short";
+  if (k.family == Family::pointwise && get.has("tile_along") && get("staged_loads") == 0 &&
+      get("staged_stores") == 0)
+    return fmt::format(
+        "runs of {} elements lie in another order where they are written: blocks of {} x {} runs; "
+        "{}",
+        get("tile_along"), get("tile_through"), get("tile_across"), moves);
   if (k.family == Family::pointwise && get.has("tile_along"))
     return fmt::format(
         "tensors are contiguous along different dims: tiles of {} x {} elements{} are transposed "

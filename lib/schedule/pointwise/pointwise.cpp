@@ -152,7 +152,8 @@ double microseconds(const KernelSpec& spec, const PointwiseConfig& s, const Devi
 
 std::optional<PointwiseConfig> schedule_as(const PointwiseConfig& decided, const KernelSpec& spec,
                                            const DeviceModel& device) {
-  if (decided.tiling.flat || decided.aligned_by >= 0 || !spec.gathers.empty()) return {};
+  const bool blocks = decided.tiling.on && !decided.tiling.loads && !decided.tiling.stores;
+  if (decided.tiling.flat || blocks || decided.aligned_by >= 0 || !spec.gathers.empty()) return {};
   const int rank = spec.extent.size(), width = decided.packing.width;
   PointwiseConfig s = decided;
   Packing own;

@@ -73,6 +73,28 @@ int written_beside(const KernelSpec& spec, const std::vector<bool>& used, const 
   return best;
 }
 
+// The index along which short runs of what is written follow one another, where that is another one
+// than `across`; -1: none. Tiles of several of them write whole lines. (40 x 24 x 36 x 28 x 50 of
+// bf16 reversed on an H200, us: through the index that is nearest in all 89.8, in what is
+// read 86.3, in what is written 64.0.)
+int runs_beside(const KernelSpec& spec, const std::vector<bool>& used, const Pair& pair) {
+  constexpr std::int64_t kShort = 2 * kSegment;
+  const std::int64_t n = spec.extent[pair.along];
+  for (int i = 0; i < spec.extent.size(); ++i) {
+    if (i == pair.along || i == pair.across || spec.extent[i] < kFewTogether) continue;
+    bool beside = false, others = false;
+    for (std::size_t p = 0; p < used.size(); ++p) {
+      if (!used[p] || !spec.ports[p].written) continue;
+      const Access& a = spec.ports[p].access;
+      const bool follows = common_step(spec, a, pair.along, 1) == 1 &&
+                           common_step(spec, a, i, 1) == n && n * bytes_of(spec.ports[p]) < kShort;
+      (follows ? beside : others) = true;
+    }
+    if (beside && !others) return i;
+  }
+  return -1;
+}
+
 Pair judge(const KernelSpec& spec, const std::vector<bool>& used, int along, int across) {
   Pair pair{.along = along, .across = across, .through = choose_through(spec, used, along, across)};
   for (std::size_t i = 0; i < used.size(); ++i) {
@@ -100,6 +122,7 @@ Pair judge(const KernelSpec& spec, const std::vector<bool>& used, int along, int
     // What is the same for all columns stays in the cache.
     if (!p.written && common_step(spec, p.access, across, 1) != 0) pair.loaded += bytes;
   }
+  if (const int i = runs_beside(spec, used, pair); i >= 0) pair.through = i;
   if (is_far(spec, pair)) pair.through = written_beside(spec, used, pair);
   return pair;
 }
@@ -325,6 +348,7 @@ Tiling choose_tiling(const KernelSpec& spec, int widest, const DeviceModel& devi
   }
   if (tile_moves_narrowly(spec, best))
     for (const Pair& pair : pairs) consider(make_flat_choice(spec, used, pair, widest, device));
+  if (!best.tiling.on) consider(make_block_choice(spec, used, widest, device));
   if (best.tiling.on) packing = std::move(best.packing);
   return best.tiling;
 }

@@ -217,4 +217,73 @@ Choice make_flat_choice(const KernelSpec& spec, const std::vector<bool>& used, c
   return c;
 }
 
+namespace {
+
+// The index along which runs of all of the last index lie one behind another; -1: there is none.
+int beside_runs(const KernelSpec& spec, const Access& a) {
+  const int last = spec.extent.size() - 1;
+  for (int i = last - 1; i >= 0; --i)
+    if (spec.extent[i] > 1 && a.stride[i] == spec.extent[last]) return i;
+  return -1;
+}
+
+}  // namespace
+
+Choice make_block_choice(const KernelSpec& spec, const std::vector<bool>& used, int widest,
+                         const DeviceModel& device) {
+  constexpr int kSector = 32, kThreads = 256, kPlaces = 8;  // bytes; of a thread
+  Choice c;
+  Tiling& t = c.tiling;
+  const int last = spec.extent.size() - 1;
+  if (last < 2 || !spec.gathers.empty()) return c;
+  for (const auto& s : spec.body.statements)
+    if (s.kind == StatementKind::random) return c;
+  int read = -1, written = -1, widest_moved = 1, narrowest = kMoveBytes;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    const KernelPort& p = spec.ports[i];
+    if (!used[i] || (!p.written && elements_reached(spec.extent, p.access) <= spec.extent[last]))
+      continue;
+    if (!p.access.via.empty() || !p.access.windows.empty() || p.access.stride[last] != 1) return c;
+    int& beside = p.written ? written : read;
+    const int own = beside_runs(spec, p.access);
+    if (own < 0 || (beside >= 0 && own != beside)) return c;
+    beside = own;
+    widest_moved = std::max(widest_moved, bytes_of(p));
+    narrowest = std::min(narrowest, bytes_of(p));
+  }
+  if (read < 0 || written < 0 || read == written) return c;
+  if (spec.extent[last] * widest_moved >= kSector) return c;
+  const auto n = static_cast<int>(spec.extent[last]);
+  c.packing = choose_packing(spec, last, widest, true);
+  const int packs = n / c.packing.width;
+  const auto at_most = [](std::int64_t extent, int size) {
+    const std::int64_t parts = (extent + size - 1) / size;
+    return static_cast<int>((extent + parts - 1) / parts);
+  };
+  t.along = last;
+  t.across = written;
+  t.through = read;
+  t.tile_along = n;
+  t.tile_through = at_most(spec.extent[read], (kSegment + n * narrowest - 1) / (n * narrowest));
+  t.tile_across =
+      at_most(spec.extent[written], std::max(1, kThreads * kPlaces / (packs * t.tile_through)));
+  t.lanes = packs;
+  const auto parts = [&](int i, int size) {
+    return std::ceil(static_cast<double>(spec.extent[i]) / size);
+  };
+  const auto tiles = [&] {
+    return elements(spec) / n / static_cast<double>(spec.extent[written] * spec.extent[read]) *
+           parts(written, t.tile_across) * parts(read, t.tile_through);
+  };
+  while (tiles() < device.enough_ctas && t.tile_across * n * narrowest >= 4 * kSegment)
+    t.tile_across /= 2;
+  t.tiles = tiles();
+  const int places = packs * t.tile_across * t.tile_through;
+  t.rounds = kPlaces;
+  t.threads = ((places + t.rounds - 1) / t.rounds + 31) / 32 * 32;
+  t.rounds = (places + t.threads - 1) / t.threads;
+  t.on = t.tiles >= device.enough_ctas && t.tile_through > 1;
+  return c;
+}
+
 }  // namespace sinter::tiles
