@@ -369,6 +369,37 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
            if (l) CHECK((*l->graph)[first(*l, OpKind::resample).inputs[0]].data_type == bf16);
          }
      }},
+    {"separate_windows",
+     [](std::string_view name) {
+       // The largest of windows that overlap; of few, of padding with zeros and with positions not.
+       struct Case {
+         std::int64_t window;
+         bool positions, zeros;
+       };
+       for (const auto& [window, positions, zeros] :
+            {Case{59, false, false}, {5, false, false}, {59, true, false}, {59, false, true}}) {
+         Graph g{{.io = bf16}};
+         const std::int64_t half = window / 2;
+         ResampleAttributes a{.mode = ResampleMode::maxpool,
+                              .window = {window, window},
+                              .pre_padding = {half, half},
+                              .post_padding = {half, half},
+                              .generate_index = positions};
+         if (zeros) a.padding_mode = PaddingMode::zero_pad;
+         const auto r = resample(g.tensor({.name = "x", .dim = {1, 8, 60, 70}}), a);
+         g.output(r.y, "y");
+         if (positions) g.output(r.index, "index", {.data_type = i32});
+         if (window < 59 || positions || zeros) {
+           test::GraphCase c(g, Fill::normal, 3);
+           CHECK_FALSE(run_passes(c.lowering(), {{}, {pass_of(name), 1}, {}}));
+           continue;
+         }
+         const Lowered l = after(name, g);
+         CHECK(nodes(l, OpKind::resample) == 2);
+         CHECK(std::get<ResampleAttributes>(first(l, OpKind::resample).attributes).window ==
+               Dims{1, 59});
+       }
+     }},
     {"store_narrow",
      [](std::string_view name) {
        Graph g{{.io = bf16}};
@@ -464,37 +495,4 @@ TEST_CASE("a graph in which no pass finds anything is left as it is") {
   REQUIRE(g.check().empty());
   const Lowered l = lower(g);
   for (const PassGroup& group : rewrite_passes()) CHECK_FALSE(run_passes(l, group));
-}
-
-TEST_CASE("what reads a view of f64 computes in f64, wherever the view is moved") {
-  const std::function<Tensor(Tensor)> views[] = {[](Tensor x) {
-                                                   return reshape(x, {2, 2, 8});
-                                                 },
-                                                 [](Tensor x) {
-                                                   return transpose(x, {1, 0});
-                                                 },
-                                                 [](Tensor x) { return rows(x, 1, 3); },
-                                                 [](Tensor x) {
-                                                   return concatenate({x, relu(x)}, 1);
-                                                 }};
-  for (const auto& view : views)
-    for (const bool computed : {false, true}) {
-      Graph g;
-      auto x = g.tensor({.name = "x", .dim = {4, 8}, .stride = {0, 4}, .data_type = f16});
-      Tensor t = computed ? relu(x) : x;
-      if (computed) t.type(f32);
-      Tensor y = view(t);
-      y.type(f64);
-      g.output(exp(y), "y", {.data_type = f32});
-      REQUIRE(g.check().empty());
-      const Lowered l = rewritten(lower(g), device_model("sm_90a"));
-      int found = 0;
-      for (const Node& n : l.graph->nodes()) {
-        const auto* const p = std::get_if<PointwiseAttributes>(&n.attributes);
-        if (!p || p->mode != PointwiseMode::exp) continue;
-        ++found;
-        CHECK(l.graph->arithmetic(n) == f64);
-      }
-      CHECK(found > 0);
-    }
 }
