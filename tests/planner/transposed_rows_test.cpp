@@ -123,7 +123,7 @@ TEST_CASE("a residual that windows are joined to is added behind a product") {
 
 TEST_CASE("patches that are copied are those of the image") {
   Graph g{{.io = bf16}};
-  const auto x = g.tensor({.name = "x", .dim = {64, 3, 64, 64}}),
+  const auto x = g.tensor({.name = "x", .dim = {40, 3, 64, 64}}),
              w = g.tensor({.name = "w", .dim = {512, 3, 16, 16}});
   ConvAttributes patches;
   patches.stride = {16, 16};
