@@ -184,14 +184,20 @@ void EmulatedCluster::meet(Meeting& meeting, unsigned expected, bool waits, Wait
 void EmulatedCluster::block_barrier() {
   meet(at_block_[rank], live_of_block_[rank], true, of_block());
 }
+bool EmulatedCluster::lanes_pass() {
+  if (!passes(at_warp_[warp_number()], live_of_warp_[warp_number()], of_warp())) return false;
+  ++warp->meetings;
+  return true;
+}
 void EmulatedCluster::warp_barrier() {
-  meet(at_warp_[warp_number()], live_of_warp_[warp_number()], true, of_warp());
+  Meeting& meeting = at_warp_[warp_number()];
+  ++meeting.arrived;
+  if (!lanes_pass()) wait_for(&meeting);
 }
 void EmulatedCluster::exchange(const void* mine, void* theirs, unsigned lane, unsigned bytes) {
-  std::memcpy(warp->words[thread.x % kWarp], mine, bytes);
+  std::memcpy(warp->to_show()[thread.x % kWarp], mine, bytes);
   warp_barrier();
-  std::memcpy(theirs, warp->words[lane], bytes);
-  warp_barrier();  // nobody overwrites what is still looked at
+  std::memcpy(theirs, warp->shown()[lane], bytes);
 }
 void EmulatedCluster::multiply_shown(emulator::Number type, float* sums) {
   test::multiply_shown(type, *warp, thread.x % kWarp, sums);
@@ -202,7 +208,7 @@ void EmulatedCluster::named_barrier(unsigned id, unsigned threads, bool waits) {
 
 // Who has left is not waited for.
 void EmulatedCluster::release_met() {
-  passes(at_warp_[warp_number()], live_of_warp_[warp_number()], of_warp());
+  lanes_pass();
   passes(at_block_[rank], live_of_block_[rank], of_block());
   if (cluster_arrived_ > 0 && cluster_arrived_ == live_) end_cluster_phase();
 }

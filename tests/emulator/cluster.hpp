@@ -115,6 +115,7 @@ class EmulatedCluster final : public emulator::Machine {
   void release(const void* what, Waits waits);
   // `among`: the threads that may wait.
   bool passes(Meeting& meeting, unsigned expected, Waits among);
+  bool lanes_pass();  // those of the running thread's warp
   void meet(Meeting& meeting, unsigned expected, bool waits, Waits among);
   void release_met();
   void end_cluster_phase();

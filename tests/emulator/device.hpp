@@ -74,20 +74,18 @@ inline void __syncwarp() { machine->warp_barrier(); }
 // Every lane shows `mine` and then looks at the words of all.
 template <class T, class Look>
 auto look_around(const T& mine, const Look& look) {
-  static_assert(sizeof(T) <= sizeof machine->warp->words[0]);
-  std::memcpy(machine->warp->words[threadIdx.x % emulator::kWarp], &mine, sizeof mine);
+  static_assert(sizeof(T) <= sizeof machine->warp->to_show()[0]);
+  std::memcpy(machine->warp->to_show()[threadIdx.x % emulator::kWarp], &mine, sizeof mine);
   machine->warp_barrier();
-  const auto result = look([](unsigned lane) {
+  return look([](unsigned lane) {
     T theirs;
-    std::memcpy(&theirs, machine->warp->words[lane], sizeof theirs);
+    std::memcpy(&theirs, machine->warp->shown()[lane], sizeof theirs);
     return theirs;
   });
-  machine->warp_barrier();  // nobody overwrites what is still looked at
-  return result;
 }
 template <class T>
 T exchanged(const T& mine, unsigned lane) {
-  static_assert(sizeof(T) <= sizeof machine->warp->words[0]);
+  static_assert(sizeof(T) <= sizeof machine->warp->to_show()[0]);
   T theirs;
   machine->exchange(&mine, &theirs, lane, sizeof mine);
   return theirs;
@@ -308,6 +306,7 @@ void get_blocks(unsigned (&blocks)[4], unsigned line) {
       }
     return 0;
   });
+  machine->warp_barrier();  // no lane goes on while others still read
 }
 inline void get(unsigned (&blocks)[4], unsigned line) { get_blocks<false>(blocks, line); }
 inline void get_transposed(unsigned (&blocks)[4], unsigned line) { get_blocks<true>(blocks, line); }

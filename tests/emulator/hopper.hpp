@@ -93,6 +93,7 @@ void put_blocks_of(unsigned line, const unsigned (&blocks)[4]) {
       }
     return 0;
   });
+  machine->warp_barrier();  // no lane goes on while others still write
 }
 inline void put_blocks(unsigned line, const unsigned (&blocks)[4]) {
   put_blocks_of<false>(line, blocks);

@@ -12,9 +12,15 @@ struct Index {
   unsigned x;
 };
 
-// What the lanes of a warp show each other.
+// What the lanes of a warp show each other: in two places by turns, so that none overwrites what
+// others, that it has met since, still look at.
 struct Warp {
-  std::uint64_t words[kWarp][kWords];
+  using Words = std::uint64_t[kWarp][kWords];
+  Words places[2];
+  unsigned meetings = 0;
+  Words& to_show() { return places[meetings % 2]; }
+  // Behind the meeting, and until the next one.
+  const Words& shown() const { return places[(meetings + 1) % 2]; }
 };
 
 // In place of what the driver encodes of a tensor. Extents and steps innermost first.

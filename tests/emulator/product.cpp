@@ -248,7 +248,7 @@ void multiply_shown(Number type, const emulator::Warp& warp, unsigned lane, floa
     const Decoder<number()> decoded;
     // Register `i` of a lane: four of the left operand, then two of the right.
     const auto element = [&](unsigned of, unsigned i, int e) {
-      return decoded(reinterpret_cast<const char*>(warp.words[of]) + 4 * i + 2 * e);
+      return decoded(reinterpret_cast<const char*>(warp.shown()[of]) + 4 * i + 2 * e);
     };
     constexpr int kMostShown = 16;  // numbers of a row or column
     double rows[2][kMostShown], columns[2][kMostShown];
