@@ -317,6 +317,9 @@ TEST_CASE("attention backward: groups, bounds, lengths, types and orders") {
       {.queries = 130, .keys = 140, .depth = 128, .depth_v = 64, .half = true},
       {.queries = 130, .keys = 140, .depth = 128, .depth_v = 128, .right = 0, .plain = false},
       {.queries = 200, .keys = 140, .depth = 64, .right = 0},
+      {.queries = 300, .keys = 256, .depth = 64, .right = 0},
+      {.heads = 2, .group = 2, .queries = 260, .keys = 384, .depth = 64, .right = 70},
+      {.queries = 330, .keys = 256, .depth = 128, .depth_v = 128, .right = 5, .bottom_right = true},
       {.queries = 200, .keys = 140, .depth = 128, .depth_v = 128},
       {.queries = 130, .keys = 140, .depth = 64, .plain = false},
       {.entries = 5,
@@ -453,6 +456,11 @@ TEST_CASE("attention backward: the emulator finds what is left out") {
   for (const Edit& e : edits) {
     INFO("without " << e.text);
     CHECK(run(a, e) != "");
+  }
+  // Which tiles the diagonal cuts, of which one less is masked.
+  for (const int right : {0, 1}) {
+    const Attention causal{.queries = 300, .keys = 256, .depth = 64, .right = right};
+    CHECK(run(causal, {kConsumer, "at.begin + by_diagonal", "at.begin + by_diagonal - 1"}) != "");
   }
   Attention with_bias = a;
   with_bias.plain = false, with_bias.dbias = true;

@@ -185,7 +185,10 @@ class BackwardConsumer {
   }
   // Whether a tile may hold pairs that do not see each other.
   SINTER_DEVICE bool is_cut(const QueryTile<S>& at) const {
-    if constexpr (hides_pairs<Bounds, Score>)
+    constexpr int by_diagonal = QueryBand<S, Bounds>::cut_by_diagonal;
+    if constexpr (by_diagonal > 0)
+      return at.tile < at.begin + by_diagonal;
+    else if constexpr (hides_pairs<Bounds, Score>)
       return band_.is_cut(at.row(), to_recompute<S>(pointer_).cut_end);
     else
       return band_.is_cut(at.row());
