@@ -199,3 +199,6 @@ gradients_behind_a_convolution()
 # Heads of one row, of which several CTAs on an SM have one each.
 attention("beside_each_other", b=7, hq=20, hk=20, sq=1, skv=300, d=32, dv=32, attn_scale=0.18)
 attention("beside_each_other_grouped", b=5, hq=64, hk=32, sq=2, skv=300, d=48, dv=40, attn_scale=0.2, causal_mask_bottom_right=True)
+# Clusters on most SMs, whose blocks join the parts of many rows, each some (attention_forward_cluster.cuh).
+attention("cluster_many_rows", b=14, hq=20, hk=1, sq=2, skv=520, d=64, dv=64, attn_scale=0.125, causal_mask_bottom_right=True, stats=True,
+          generate_stats=True)

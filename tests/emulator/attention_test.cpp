@@ -477,6 +477,10 @@ TEST_CASE("keys of two walks divided in a cluster: the emulator finds what is le
   constexpr const char* kCluster = "sinter/device/family/attention_forward_cluster.cuh";
   CHECK(run({kCluster, "softmax.total[r] = writes ? total : 0.0f;", ""}) != "");
   CHECK(run({kCluster, "of_block[b].x == largest\n", "true\n"}) != "");
+  // A block joins the first rows instead of its own, or stores rows that others join.
+  CHECK(run({"sinter/device/family/attention_forward_parts.cuh", "int b = joined.first;",
+             "int b = 0;"}) != "");
+  CHECK(run({kCluster, "warp % Config::key_blocks == rank", "true"}) != "");
 }
 
 }  // namespace

@@ -83,13 +83,31 @@ TEST_CASE("parts of the keys of many heads over one leave half of the SMs idle o
                         std::int64_t d = 128) {
     return schedule_of({.count = count, .keys = keys, .d = d, .shared = shared}).attention.splits;
   };
-  CHECK(parts(16, 16384, 64) == 8);
-  CHECK(parts(16, 16384, 64, 64) == 8);  // in four, one warpgroup is later than memory
   CHECK(parts(16, 65536, 64) == 8);
+  CHECK(parts(16, 65536, 64, 64) == 8);  // in four, one warpgroup is later than memory
   CHECK(parts(32, 16384, 64) == 4);
-  CHECK(parts(16, 4096, 32) == 4);
   CHECK(parts(8, 8192, 32) == 8);
   CHECK(parts(8, 32768, 4) == 9);  // few rows
+}
+
+TEST_CASE("blocks of clusters on most SMs join the parts of many rows, each some") {
+  const auto schedule = [](std::int64_t count, std::int64_t keys, std::int64_t shared,
+                           std::int64_t d = 128) {
+    return schedule_of({.count = count, .keys = keys, .d = d, .shared = shared});
+  };
+  // Of so many parts that memory, and no warpgroup, is late, two warpgroups would leave twice.
+  for (const AttentionConfig& e : {schedule(16, 16384, 64), schedule(16, 4096, 32)}) {
+    CHECK(e.key_blocks == 6);
+    CHECK(e.alternating == 1);
+  }
+  const AttentionConfig narrow = schedule(16, 16384, 64, 64);
+  CHECK(narrow.key_blocks == 6);
+  CHECK(narrow.alternating == 2);
+  // Long caches; on half of the SMs, or by few blocks, one would join too much.
+  for (const AttentionConfig& e :
+       {schedule(16, 65536, 64), schedule(8, 16384, 64), schedule(4, 16384, 64)})
+    CHECK(e.key_blocks == 1);
+  CHECK(schedule(32, 16384, 64).key_blocks == 1);
 }
 
 struct Gradients {

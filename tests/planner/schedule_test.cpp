@@ -143,14 +143,15 @@ TEST_CASE("short rows that lie together have few threads each, which store neigh
 
 TEST_CASE("parts of keys are joined by few threads a row, unless SMs are idle then") {
   struct Parts {
-    std::int64_t b, h;
+    std::int64_t b, h, keys;
     int count, along;
   };
-  for (const auto& [b, h, count, along] : {Parts{16, 64, 8, 1}, {4, 64, 16, 2}, {1, 64, 66, 16}}) {
+  for (const auto& [b, h, keys, count, along] :
+       {Parts{16, 64, 65536, 8, 1}, {4, 64, 16384, 16, 2}, {1, 64, 16384, 66, 16}}) {
     Graph g{{.io = bf16, .intermediate = f32}};
     const auto q = g.tensor({.name = "q", .dim = {b, h, 1, 128}}),
-               k = g.tensor({.name = "k", .dim = {b, 1, 16384, 128}}),
-               v = g.tensor({.name = "v", .dim = {b, 1, 16384, 128}});
+               k = g.tensor({.name = "k", .dim = {b, 1, keys, 128}}),
+               v = g.tensor({.name = "v", .dim = {b, 1, keys, 128}});
     g.output(sdpa(q, k, v, {.attn_scale = 0.1}).o, "o");
     const auto found = kernels(g, "sm_90a");
     REQUIRE(found.size() == 2);

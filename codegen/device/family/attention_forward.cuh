@@ -460,6 +460,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
   if constexpr (Config::store_boxes)
     if (threadIdx.x % 32 == 0) hopper::wait_for_stores<0>();
   if constexpr (SharesKeys<Bounds>) hardware::grid_dependency_wait();  // with or without a tile
+  if constexpr (DividesKeys<Config>) leave_cluster();
   consumer.finish();
 }
 

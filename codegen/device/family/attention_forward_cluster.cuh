@@ -1,8 +1,9 @@
 // The keys of a tile of rows divided among the thread blocks of a cluster (DividesKeys): as many
 // SMs stream a head's keys and values, where few tiles of rows would leave most of them idle. Each
-// block leaves its part in its own shared memory, where stages were; the first block reads all of
-// them there. So there is no second kernel, no counter and nothing in memory. (Distributed shared
-// memory: NVIDIA, "CUDA C++ Programming Guide", thread block clusters.)
+// block leaves its part in its own shared memory, where stages were; all parts of 16 rows, those of
+// a warp's sums, are read there by one block, of the next 16 by the next one. So there is no second
+// kernel, no counter and nothing in memory. (Distributed shared memory: NVIDIA, "CUDA C++
+// Programming Guide", thread block clusters.)
 //
 // Each block's tiles of keys are taken in turns by `alternating` warpgroups: one's softmax runs
 // beside another's products, of which few rows leave most idle.
@@ -125,7 +126,8 @@ SINTER_DEVICE void join_statistics(StatisticsBarrier all, Scale scale, float* ep
 
 // Leaves the part of warpgroup number `warpgroup` of the consumers, of which `consumers` have rows
 // of their own, among the others at `parts`, in shared memory, of which nothing else is read any
-// more; whether it is the first one of its rows in the first block, which has joined all. As
+// more; whether the warp has joined all parts of its rows, as those of one warpgroup in one block
+// do. Other blocks may still read the parts: all warps call leave_cluster() when they are done. As
 // join_parts(). `divided`: the softmax knows all keys, so that parts are added as they are.
 template <class Config, int consumers, bool divided, class Sums, class Meet, class Scale>
 SINTER_DEVICE bool join_cluster(float* parts, int warpgroup, Scale scale, float* epilogue_tile,
@@ -142,10 +144,13 @@ SINTER_DEVICE bool join_cluster(float* parts, int warpgroup, Scale scale, float*
         float4{divided ? 0.0f : largest, total, largest, 0};
   });
   hardware::cluster_barrier();
-  const bool first = hardware::cluster_rank() == 0 && warpgroup % alternating == 0;
-  if (first) {
+  constexpr int blocks_of_rows = (rows + 15) / 16;
+  const int rank = hardware::cluster_rank();
+  const bool joins = rank < blocks_of_rows && warpgroup % alternating == 0;
+  if (joins) {
     add_up_parts<rows, Config::key_blocks * alternating>(
-        Config::key_blocks * alternating, scale, epilogue_tile, out, softmax,
+        {rank, Config::key_blocks}, Config::key_blocks * alternating, scale, epilogue_tile, out,
+        softmax,
         [&](int i, int row, int column) {
           const float* const from = of_rows + i % alternating * floats;
           const int block = i / alternating;
@@ -166,8 +171,10 @@ SINTER_DEVICE bool join_cluster(float* parts, int warpgroup, Scale scale, float*
   }
   // All that is wanted of the others is read, since the threads that read have met.
   hardware::cluster_arrive();
-  if (!first) hardware::cluster_wait();
-  return first;
+  const int warp = static_cast<int>(threadIdx.x / 32 % 4);
+  return joins && warp % Config::key_blocks == rank && warp < blocks_of_rows;
 }
+// A block's shared memory is there until the others have read it.
+SINTER_DEVICE void leave_cluster() { hardware::cluster_wait(); }
 
 }  // namespace sinter::attention

@@ -73,11 +73,16 @@ SINTER_DEVICE QuadOfPart add_up_quad(int count, int row, int column, Scale scale
   return all;
 }
 
-// All parts, by a warpgroup, whose threads meet(). `scale`: ScoreScale; `epilogue_tile`:
-// its shared memory.
+// Which blocks of 16 rows, those of a warp's sums, a warpgroup joins.
+struct BlocksOfRows {
+  int first = 0, step = 1;
+};
+// All parts of these rows, by a warpgroup, whose threads meet(). `scale`: ScoreScale;
+// `epilogue_tile`: its shared memory.
 template <int rows, int known = 0, class Sums, class Read, class Meet, class Scale>
-SINTER_DEVICE void add_up_parts(int count, Scale scale, float* epilogue_tile, Sums& out,
-                                RowSoftmax& softmax, const Read& read, const Meet& meet) {
+SINTER_DEVICE void add_up_parts(BlocksOfRows joined, int count, Scale scale, float* epilogue_tile,
+                                Sums& out, RowSoftmax& softmax, const Read& read,
+                                const Meet& meet) {
   constexpr int columns = Sums::columns;
   constexpr int block = 16;  // rows at a time, those of one warp's sums
   constexpr int chunk = columns < 128 ? columns : 128, pitch = chunk + 8, quads = chunk / 4;
@@ -88,7 +93,7 @@ SINTER_DEVICE void add_up_parts(int count, Scale scale, float* epilogue_tile, Su
   out.clear();
   softmax.start();
 #pragma unroll 1
-  for (int b = 0; b < (rows + block - 1) / block; ++b)
+  for (int b = joined.first; b < (rows + block - 1) / block; b += joined.step)
     for_each_number<(columns + chunk - 1) / chunk>([&]<int h>() {
 #pragma unroll 1
       for (int i = thread; i < block * quads; i += 128) {

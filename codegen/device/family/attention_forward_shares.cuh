@@ -290,7 +290,7 @@ SINTER_DEVICE bool join_parts(const Args& args, const KeyParts& of, int consumer
   if (!last) return false;
   if constexpr (Parts::by_rows)
     add_up_parts<Bounds::part_rows>(
-        of.count, scale, epilogue_tile, out, softmax,
+        {}, of.count, scale, epilogue_tile, out, softmax,
         [&](int i, int row, int column) { return parts.read(of.slot(i), row, column); }, meet);
   else
     parts.add_up(of, scale, out, softmax);

@@ -165,14 +165,15 @@ bool lies_in_keys(const AttentionConfig& e, const KernelSpec& outputs) {
 
 // Clusters whose blocks divide the keys of a tile of rows, where few tiles leave SMs idle: as many
 // blocks as take the least time, while all clusters run at once. Two warpgroups take the tiles of a
-// block in turns where it has so many that one would be late; not those of two walks, of which the
-// second begins with the tile that the first one began with, whichever the last one was. These have
-// no other way to divide keys, so that tiles of several consumers have clusters; those of one do
-// not: kernels of their own are faster (h32 of 8, d128, one query, 4096 keys 11.9 us and 13.1 in
-// clusters, 16 queries, 8192 keys 28.3 both; b2 h16 d64, 2048 keys 9.2 and 12.3). (On an H200,
-// h32 of 8, d128, us, two warpgroups and one: b4, 8192 keys, 2 blocks 34.0 and 37.9; 1024 keys 7.9
-// and 8.4; b1, 8 blocks, 1024 keys 5.1 and 4.8, 2048 keys 7.6 and 7.2.) Wider heads take longer
-// than in parts (d256, b1, 8192 keys: 29.8 us by 8 blocks, 21.9 in parts).
+// block in turns where it has so many that one would be late, unless they are, with many rows,
+// later to join twice as many parts; not those of two walks, of which the second begins with the
+// tile that the first one began with, whichever the last one was. These have no other way to divide
+// keys, so that tiles of several consumers have clusters; those of one do not: kernels of their own
+// are faster (h32 of 8, d128, one query, 4096 keys 11.9 us and 13.1 in clusters, 16 queries, 8192
+// keys 28.3 both; b2 h16 d64, 2048 keys 9.2 and 12.3). (On an H200, h32 of 8, d128, us, two
+// warpgroups and one: b4, 8192 keys, 2 blocks 34.0 and 37.9; 1024 keys 7.9 and 8.4; b1, 8 blocks,
+// 1024 keys 5.1 and 4.8, 2048 keys 7.6 and 7.2.) Wider heads take longer than in parts (d256, b1,
+// 8192 keys: 29.8 us by 8 blocks, 21.9 in parts).
 void choose_key_blocks(const KernelSpec& spec, double items, const DeviceModel& device,
                        AttentionConfig& e) {
   const AttentionSpec& a = spec.attention();
@@ -190,23 +191,27 @@ void choose_key_blocks(const KernelSpec& spec, double items, const DeviceModel& 
   const double keys = keys_of_a_row(spec);
   for (int n = 2; n <= static_cast<int>(at_once.size()); ++n) {
     if (items > at_once[static_cast<std::size_t>(n - 1)]) continue;
-    AttentionConfig divided = e;
     // Values of f8 take more registers than two warpgroups and those that transpose have.
-    divided.alternating = !is_f8(e.v.map.type) && !twice && keys / n > kManyKeys ? 2 : 1;
-    if (!choose_forward_tile(divided, spec, device) || std::ceil(keys / divided.tile_k) < n)
-      continue;
-    divided.part_rows = static_cast<int>(std::min<std::int64_t>(rows_of(spec), kConsumerRows));
-    if (!has_room_for_parts(divided, spec)) continue;
-    // With fewer, its one thread spilled two. They are taken from the consumers': there are no
-    // more.
-    if (twice && e.consumers == 2) {
-      divided.producer_registers = 40;
-      divided.consumer_registers = 232;
+    const int most = !is_f8(e.v.map.type) && !twice && keys / n > kManyKeys ? 2 : 1;
+    for (int alternating = most; alternating > 0; --alternating) {
+      AttentionConfig divided = e;
+      divided.alternating = alternating;
+      divided.part_rows = static_cast<int>(std::min<std::int64_t>(rows_of(spec), kConsumerRows));
+      divided.key_blocks = n;
+      divided.grid = clamp_grid(items * n);
+      if (!choose_forward_tile(divided, spec, device) || std::ceil(keys / divided.tile_k) < n ||
+          !has_room_for_parts(divided, spec))
+        continue;
+      if (alternating < most && !joins_many_rows(divided, device)) continue;
+      // With fewer, its one thread spilled two. They are taken from the consumers': there are no
+      // more.
+      if (twice && e.consumers == 2) {
+        divided.producer_registers = 40;
+        divided.consumer_registers = 232;
+      }
+      divided.microseconds = microseconds_by_warpgroups(spec, divided, items, device);
+      if (divided.microseconds < best.microseconds) best = divided;
     }
-    divided.key_blocks = n;
-    divided.grid = clamp_grid(items * n);
-    divided.microseconds = microseconds_by_warpgroups(spec, divided, items, device);
-    if (divided.microseconds < best.microseconds) best = divided;
   }
   e = std::move(best);
 }

@@ -206,7 +206,14 @@ void share_keys(const KernelSpec& spec, double units, const DeviceModel& device,
   e.grid = clamp_grid(ctas * e.share_lanes);
 }
 
-double microseconds_of_join(const AttentionConfig& e, double items, int width) {
+bool joins_many_rows(const AttentionConfig& e, const DeviceModel& device) {
+  constexpr int kFewRows = 16, kFewestBlocks = 4;
+  return e.consumers == 1 && e.part_rows > kFewRows && e.key_blocks >= kFewestBlocks &&
+         2 * static_cast<int>(e.grid) > device.sms;
+}
+
+double microseconds_of_join(const AttentionConfig& e, double items, int width,
+                            const DeviceModel& device) {
   // Each of 128 threads reads four columns of a row at a time, of so many parts (PartsOfKeys). (On
   // an H200, us, shares and parts that another kernel joins, h32 of 8, 8192 keys: d128, b4, one
   // query 38.6 and 37.3, four 46.1 and 39.0; d256, b4 74 and 67, b8 h8 of 1 31.9 and 25.5. Clusters
@@ -215,7 +222,15 @@ double microseconds_of_join(const AttentionConfig& e, double items, int width) {
   constexpr double kMeasured = 16;  // parts that kCluster was measured with
   const double parts = std::max(1.0, e.grid / items);
   if (e.attention.parts >= 0 && e.consumers > 1) return kCount + kRead * (1 + std::ceil(parts));
-  // Of a cluster, by one block from shared memory.
+  // Of a cluster, from shared memory, 16 rows by each block. (One query of b16, 64 heads of one,
+  // d128, 16,384 keys in clusters of six, by one and two warpgroups: 36.6 and 37.6, without the
+  // join 34.7 and 34.5; 32 heads 36.0 and 36.4.) What is known of few rows, few blocks and two
+  // walks is of joins by one block.
+  constexpr double kPart = 0.067;
+  constexpr int kRows = 16;
+  if (joins_many_rows(e, device))
+    return kCluster +
+           kPart * e.key_blocks * e.alternating * (std::ceil(kRows * up(width, 16) / kAtOnce) - 1);
   if (e.key_blocks > 1)
     return (kCluster + kClusterMore * (std::ceil(e.part_rows * up(width, 16) / kAtOnce) - 1)) *
            (e.consumers > 1 ? e.key_blocks / kMeasured : 1);
@@ -289,6 +304,10 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
   // 27; b2, 16,384 keys, 3 40.1, 4 53.6, 5 40.9; b4, 8192 keys, 2 34.1, 3 37.4.)
   constexpr double kOfSmAlternating = 0.84, kOfSmInCluster = 0.94, kOfSmCrowded = 0.52;
   constexpr double kCrowded = 0.37;  // of the SMs
+  // Nor do those of many rows reach what parts do of the memory's bandwidth. (One query of b16, 64
+  // heads of one, d128, 16,384 keys in clusters of 6, 5, 4: 36.6, 43.5, 55.9 us, in parts 38.6, of
+  // which the kernel that joins them is 2.7; 65,536 keys in parts 128.7; d64 22.0, parts 23.5.)
+  constexpr double kReachedInCluster = 0.94;
   // What a score takes at least, clocks of an SM; of one consumer, which waits for its products.
   // (16 x 64 heads of one, one query, 16,384 keys of 64 elements in 4 parts on an H200: 32.4 us.)
   constexpr double kScore = 0.11, kScoreAlone = 0.17, kScoreF8 = 0.12;
@@ -335,9 +354,9 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
                            (e.share_lanes == spec.extent[AttentionSpec::head] ? a.group : 1)
                      : 0;
   // The last round of tiles may leave SMs idle. That of few rows, which wait for memory, counts.
-  const auto streamed = [&](double ctas) {
-    return ctas / std::min(device.memory_bandwidth, ctas * of_sm);
-  };
+  const double bandwidth =
+      device.memory_bandwidth * (joins_many_rows(e, device) ? kReachedInCluster : 1);
+  const auto streamed = [&](double ctas) { return ctas / std::min(bandwidth, ctas * of_sm); };
   const double rest = !few || shares || cluster ? 0 : std::fmod(items, e.grid),
                longest =
                    beside ? tiles_k * a.splits / std::ceil(keys_of_a_row(spec) / e.tile_k) : 1,
@@ -346,7 +365,7 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
                             : bytes / items *
                                   (std::floor(items / e.grid) * streamed(e.grid) + streamed(rest));
   return (few ? kStartFew : kStart) +
-         (shares || cluster ? microseconds_of_join(e, items, static_cast<int>(width)) : 0) +
+         (shares || cluster ? microseconds_of_join(e, items, static_cast<int>(width), device) : 0) +
          std::max({in_row * clocks * e.least_blocks / device.clock, memory,
                    read_by_tiles / device.memory_bandwidth});
 }

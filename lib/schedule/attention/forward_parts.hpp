@@ -63,9 +63,12 @@ PartOfKeys part_of_keys(const AttentionConfig& e, std::int64_t width);
 // CTAs. `units`: tiles of keys of all.
 void share_keys(const KernelSpec& spec, double units, const DeviceModel& device,
                 AttentionConfig& e);
+// Whether the blocks of clusters on most SMs join more rows than one warp's sums have, each some.
+bool joins_many_rows(const AttentionConfig& e, const DeviceModel& device);
 // What joining the parts of a tile of rows takes; `items`: how many tiles there are; `width`:
 // columns of the result.
-double microseconds_of_join(const AttentionConfig& e, double items, int width);
+double microseconds_of_join(const AttentionConfig& e, double items, int width,
+                            const DeviceModel& device);
 
 // The bytes that a kernel brings from memory; pages are read once.
 double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e,
