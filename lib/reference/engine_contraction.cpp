@@ -29,15 +29,21 @@ bool is_as_wide_a_float(DataType to, DataType from) {
 bool is_16_bit_float(DataType t) { return t == f16 || t == bf16; }
 bool is_narrow_float(DataType t) { return is_floating(t) && info(t).precision <= 11; }
 
+// Nothing but where an operand's elements are found, so that kernels read them where they lie:
+// views, and copies for several heads.
+bool is_view(const Node& n) {
+  if (n.op == OpKind::transpose || n.op == OpKind::slice || n.op == OpKind::reshape) return true;
+  return n.op == OpKind::pointwise &&
+         std::get<PointwiseAttributes>(n.attributes).mode == PointwiseMode::identity;
+}
+
 // The narrowest type in which the operand's elements are found behind views of them, which are read
 // where they lie, whatever type the view has; `pages`: and behind gathered pages.
 DataType type_behind_views(const Graph& graph, TensorId x, bool pages) {
   DataType type = graph.type(x);
   while (graph.is_virtual(x)) {
     const Node& from = graph.nodes()[static_cast<std::size_t>(graph[x].producer)];
-    if (from.op != OpKind::transpose && from.op != OpKind::slice && from.op != OpKind::reshape &&
-        !(pages && from.op == OpKind::page_gather))
-      break;
+    if (!is_view(from) && !(pages && from.op == OpKind::page_gather)) break;
     x = from.inputs[0];
     if (is_as_wide_a_float(type, graph.type(x))) type = graph.type(x);
   }
