@@ -49,6 +49,40 @@ DataType type_behind_views(const Graph& graph, TensorId x, bool pages) {
   }
   return type;
 }
+// How many factors, constant along k, 8-bit numbers are scaled with on the way to the operand; less
+// than 0: it is none of that kind. `axis`: along which k lies in x; -1: not known.
+int scales_of_bytes(const Graph& graph, TensorId x, int axis) {
+  constexpr int kMost = 8;  // and no more are looked for
+  int scales = 0;
+  for (int steps = 0; steps < 4 * kMost; ++steps) {
+    const DataType type = graph.type(x);
+    if (info(type).bytes == 1 && type != DataType::f8e8m0) return scales;
+    if (!graph.is_virtual(x) || scales == kMost) break;
+    const Node& from = graph.nodes()[static_cast<std::size_t>(graph[x].producer)];
+    const auto* const pointwise = std::get_if<PointwiseAttributes>(&from.attributes);
+    const bool divided = pointwise && pointwise->mode == PointwiseMode::div;
+    if (is_view(from)) {
+      axis = -1;
+      x = from.inputs[0];
+      continue;
+    }
+    if (!divided && !(pointwise && pointwise->mode == PointwiseMode::mul)) break;
+    const auto constant = [&](TensorId t) {
+      const Dims& dim = graph[t].dim;
+      return axis < 0 || axis >= dim.size() || dim[axis] == 1;
+    };
+    // The factor is the one that is no 8-bit number, nor made of one.
+    const TensorId first = from.inputs[0], second = from.inputs[1];
+    const auto bytes = [&](TensorId t) {
+      return info(graph.type(t)).bytes == 1 || graph.is_virtual(t);
+    };
+    const bool swapped = !divided && !bytes(first) && bytes(second);
+    if (!constant(swapped ? first : second)) break;
+    x = swapped ? second : first;
+    ++scales;
+  }
+  return -1;
+}
 bool eight_bits(const Graph& graph, TensorId x) {
   const DataType type = type_behind_views(graph, x, false);
   return type == f8e4m3 || type == f8e5m2;
@@ -180,6 +214,13 @@ void Engine::prepare_contraction(Job& job, const std::vector<Box>& needed) {
     job.tensor_core_floor = 4 * 33 * 0x1p11;
     job.precision.integers = 0x1p13;  // sums up to here lose nothing
   }
+  // Kernels multiply the sums with such factors: a product is rounded, and then its multiple.
+  if (job.arithmetic == f32)
+    for (int i = 0; i < 2; ++i) {
+      const TensorId x = job.node->inputs[static_cast<std::size_t>(i)];
+      const int rank = graph_[x].dim.size(), axis = matmul ? rank - 1 - i : -1;
+      job.scaled_sums += std::max(0, scales_of_bytes(graph_, x, axis));
+    }
   if (job.arithmetic == f64) job.tensor_cores = false;
 }
 

@@ -109,6 +109,7 @@ class Contraction {
       growth = std::max(
           growth, 2 * static_cast<double>(terms) / static_cast<double>(job_.tensor_core_depth) +
                       job_.tensor_core_floor);
+    growth += job_.scaled_sums;
     *e = finish_sum(sum, growth, job_.in[0].numbers.unit * job_.in[1].numbers.unit, job_.precision)
              .error;
     if (job_.tensor_cores && job_.f16_factors && sum.s > 0) *e += error_of_subnormals(terms);

@@ -57,6 +57,7 @@ struct Job {
   // The error of tensor cores, in units of round-off, that does not grow with the terms.
   double tensor_core_floor = 8;
   bool f16_factors = false;  // of tensor cores
+  int scaled_sums = 0;       // roundings of sums that are multiplied with an operand's scales
   // An exponential of attention's softmax, and the difference that it is taken of.
   bool exponential_of_attention = false;
   // A difference of attention's scores may be taken once they are scaled: the most that costs, as

@@ -307,6 +307,21 @@ TEST_CASE("a view of 8-bit floats is multiplied as they are", "[reference][judge
   }
 }
 
+// Kernels scale the sum: x w is rounded, and then its multiple, where the first rounding may be
+// twice as large, relative to the result, as that of x scale.
+TEST_CASE("a scale of 8-bit numbers may be multiplied with the sum", "[reference][judge]") {
+  const auto error = [](DataType type, bool constant) {
+    Graph g({.io = f32, .intermediate = f32});
+    const auto x = g.tensor({.name = "X", .dim = {1, 2}, .data_type = type});
+    g.output(matmul(constant ? x * 1.1f : x * x, transpose(x, {1, 0})), "Y");
+    std::vector<std::int8_t> bytes{3, 0};
+    std::vector<float> floats{3, 0};
+    return judge_all(g, type == i8 ? static_cast<void*>(bytes.data()) : floats.data())[0].error;
+  };
+  CHECK(error(i8, true) >= error(f32, true) + 9.8 * 0x1p-24);
+  CHECK(error(i8, false) == error(f32, false));  // not the same for all of k
+}
+
 // Rows of equal scores: their exponentials are 1 in a kernel that subtracts first, and nearly 1 in
 // one that scales first, as those of attention do.
 TEST_CASE("attention that is written out may scale scores before it subtracts",
