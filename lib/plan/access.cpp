@@ -1,12 +1,14 @@
 #include "plan/access.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace sinter {
 
 std::int64_t count(const Dims& extent, int from, int to) {
   std::int64_t n = 1;
-  for (int i = from; i < to; ++i) n *= extent[i];
+  for (int i = from; i < to; ++i)
+    if (__builtin_mul_overflow(n, extent[i], &n)) n = std::numeric_limits<std::int64_t>::max();
   return n;
 }
 

@@ -4,7 +4,8 @@
 
 namespace sinter {
 
-// The product of the extents [from, to).
+// The product of the extents [from, to); the largest number where it is none of 64 bits, as the
+// domain of attention may have more pairs than memory has elements.
 std::int64_t count(const Dims& extent, int from, int to);
 // Those extents alone.
 Dims part_of(const Dims& extent, int from, int to);

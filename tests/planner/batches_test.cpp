@@ -1,5 +1,6 @@
 // Batches of matmuls: which are rows or columns of one product, and which stay apart.
 #include <algorithm>
+#include <limits>
 
 #include "compile/make_plan.hpp"
 #include "plan/access.hpp"
@@ -129,4 +130,12 @@ TEST_CASE("many products of tiny matrices are sums for each element") {
   CHECK(family(100000, 4, 40) == Family::contraction);
   CHECK(family(100000, 20, 4) == Family::contraction);
   CHECK(family(1000, 4, 4) == Family::contraction);
+}
+
+TEST_CASE("a domain of more than 64 bits has the largest number of elements") {
+  constexpr std::int64_t large = std::int64_t{1} << 40;
+  CHECK(count({large, 3, 5}, 1, 3) == 15);
+  CHECK(count({large, large, 3}, 0, 3) == std::numeric_limits<std::int64_t>::max());
+  CHECK(count({large, large, large, large}, 0, 4) == std::numeric_limits<std::int64_t>::max());
+  CHECK(count({large, large, 0}, 0, 3) == 0);
 }
