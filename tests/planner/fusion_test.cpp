@@ -5,6 +5,7 @@
 #include "planner/match/fusion_state.hpp"
 #include "planner/memory/storage.hpp"
 #include "planner/partitioned.hpp"
+#include "planner/planned.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
 #include "support/norm_gradients.hpp"
