@@ -43,17 +43,21 @@ int joined_pixels(const KernelSpec& spec, const NarrowGroupsGradientConfig& e, d
              : 1;
 }
 
+// Pixels of a line of a box before pixel `first`.
+std::int64_t begins_in_line(std::int64_t first, int joined) {
+  return first - floor_divide(first, joined) * joined;
+}
+
 // The operand's map, of lines of `joined` pixels; its box, of pixels until now, begins at pixel
 // `first`.
 void join_pixels(DepthwiseOperand& o, int joined, std::int64_t first) {
   TensorMap& map = *o.map;
-  const std::int64_t begins = first - floor_divide(first, joined) * joined;
   map.swizzle = 128;
   map.dim[0] *= joined;
   map.dim[1] /= joined;
   map.stride[0] *= joined;
   map.box[0] *= joined;
-  map.box[1] = (begins + map.box[1] + joined - 1) / joined;
+  map.box[1] = (begins_in_line(first, joined) + map.box[1] + joined - 1) / joined;
 }
 
 // What a thread block does in a row of x and dy.
@@ -161,8 +165,7 @@ std::optional<NarrowGroupsGradientConfig> plan_gradient(const KernelSpec& spec,
     const int seen = e.columns + step.columns_taps - 1;
     e.image = image, e.other = other;
     e.joined = lanes * kUnit == static_cast<int>(channels) && line_units == lanes ? joined : 1;
-    const auto begins =
-        static_cast<int>(across.base - floor_divide(across.base, e.joined) * e.joined);
+    const auto begins = static_cast<int>(begins_in_line(across.base, e.joined));
     set_box(e.image, line_units, static_cast<int>(up(begins + seen + 1, 8)), seen, across.base,
             one);
     set_box(e.other, line_units, static_cast<int>(up(e.columns, tiles > 1 ? 2 * kWidth : kWidth)),
