@@ -67,8 +67,8 @@ Result<Plan> plan_for_device(Graph& graph, bool fuse, const Tuning& tuning,
 }
 
 // The names of all tensors whose last bits may differ from run to run: dQ and dBias, which CTAs
-// add to in any order (codegen/device/family/attention_backward.md, "Order"), and what is computed
-// of them. Of gradients that are written out no node says which these are.
+// add to in any order (codegen/device/family/attention_backward.md, "Order of sums"), and what is
+// computed of them. Of gradients that are written out no node says which these are.
 std::set<std::string> unordered_tensors(const Graph& graph, const Plan& plan) {
   std::set<TensorId> unordered;
   const bool written_out =
