@@ -340,13 +340,13 @@ class ContractionPattern final : public Pattern {
       return {"it is an index", "give the indices as a tensor"};
     if (contains(kernel, p))
       return {"it is part of the epilogue", "compute it a second time for the operand"};
-    if (state.graph()[t].output) return {"its result is a graph output", kTwiceForOutput};
+    if (state.graph()[t].output) return "its result is a graph output";
     if (!nodes.empty())  // the operand itself was checked by prologue_tensor
       for (NodeId c : state.consumers(t))
-        if (!contains(nodes, c)) return {"its result is read by another kernel", kAnewForEach};
+        if (!contains(nodes, c)) return "its result is read by another kernel";
     auto joined = kernel;
     joined.insert(joined.end(), nodes.begin(), nodes.end());
-    if (state.makes_cycle(joined, p)) return {"a kernel between them needs its result", kReorder};
+    if (state.makes_cycle(joined, p)) return "a kernel between them needs its result";
     if (static_cast<int>(joined.size()) >= kMaxKernelNodes / 2) return "the kernel is full";
     nodes.push_back(p);
     const Dims& domain = state.graph()[t].dim;

@@ -76,7 +76,7 @@ class GrowingKernel {
         if (t >= 0 && state_.producer(t) >= 0 && contains(state_.producer(t)))
           return "it reads its operand from memory";
     if (state_.makes_cycle(joined_, extra))
-      return {"a kernel between them needs the result of one and feeds the other", kReorder};
+      return "a kernel between them needs the result of one and feeds the other";
     // What was reached before may be less now, but nothing else is added: counted again only where
     // that is too much.
     int reached = most_reached_ + tensors_reached_with(extra, {&extra, 1});
@@ -207,18 +207,6 @@ Refusal left_to_product(const FusionState& state, NodeId n) {
   return {};
 }
 
-Refusal refuse_product(const FusionState& state, const std::vector<NodeId>& nodes, NodeId n) {
-  const char* fix = "";
-  if (is_contraction(state.node(n).op))
-    for (TensorId t : state.node(n).inputs) {
-      const NodeId p = t >= 0 ? state.producer(t) : -1;
-      if (p < 0 || !contains(nodes, p) || state.node(p).op != OpKind::pointwise) continue;
-      if (state.graph()[t].output)
-        fix = kTwiceForOutput;
-      else if (state.consumers(t).size() > 1)
-        fix = kAnewForEach;
-    }
-  return {"it reads its operands from memory", fix};
-}
+Refusal refuse_product() { return "it reads its operands from memory"; }
 
 }  // namespace sinter

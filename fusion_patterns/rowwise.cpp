@@ -188,7 +188,7 @@ class RowwisePattern final : public Pattern {
                     " to " + to_string(kept),
                 "reduce over the same axes, or further from that result"};
       }
-      if (reads_from_memory(other.op)) return refuse_product(state, m.nodes, n);
+      if (reads_from_memory(other.op)) return refuse_product();
       if (Refusal r = left_to_product(state, n); !r.why.empty()) return r;
       if (runs_over(state, n, full_domain)) return {};
       if (any(is_segment) && runs_over(state, n, segment_domain)) return {};

@@ -26,6 +26,7 @@ struct EmittedArgument {  // one member of the kernel's Args struct, in order
 
 struct EmittedKernel {
   std::string entry, source;
+  std::vector<std::string> names;  // identifiers of `source` that are the user's: canonical_text()
   std::uint32_t grid = 1, block = 1;
   std::uint32_t shared_bytes = 0;    // dynamic shared memory
   bool grid_dependency_wait = true;  // as every family does; see hardware::grid_dependency_wait
@@ -37,8 +38,9 @@ struct EmittedKernel {
 // their own.
 std::optional<ClassText> class_text(const ScheduledKernel& one, const ScheduledKernel& other);
 
-// `title`: the user's names of what it computes, for the kernel's own name; any text. `of_class`,
-// where not null and the kernel is of that class: the text that it gets.
+// `title`: the user's names of what it computes, for the kernel's own name, which then has a text
+// of its own; any text. `of_class`, where not null and the kernel is of that class: the text that
+// it gets.
 EmittedKernel emit_kernel(const ScheduledKernel& kernel, std::string_view title = {},
                           const ClassText* of_class = nullptr);
 

@@ -56,6 +56,10 @@ struct PlanOptions {
   // Empty: the file that SINTER_TUNING_FILE names, if it is set. A file that is absent holds
   // nothing.
   std::string tuning_file{};
+  // Kernels are named after the user's nodes, too, for a profiler: sinter_q_proj_contraction_...
+  // Else those that differ in names alone, as a model's equal layers do, are one, which is compiled
+  // once.
+  bool names_in_kernels = false;
   // Called as kernels are planned and compiled, from any of the threads that do so, one call at a
   // time. `progress_context` is handed to it.
   void (*progress)(void* context, const PlanProgress& at) = nullptr;

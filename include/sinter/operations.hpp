@@ -297,7 +297,8 @@ inline NormGradients batchnorm_backward(Operand dy, Operand x, Operand scale, Op
 //
 // q [B, Hq, Sq, D], k [B, Hk, Skv, D], v [B, Hv, Skv, Dv], o [B, Hq, Sq, Dv]; Hk and Hv divide Hq
 // (grouped-query attention). attn_scale is 1 unless given: 1 / sqrt(D) is the caller's. A bias that
-// nodes compute passes through memory; alibi_mask and bounds cost none.
+// nodes make of indices and small tensors is computed with the scores where that is estimated to be
+// faster; others pass through memory. alibi_mask and bounds take no memory.
 
 struct SdpaInputs {  // all optional; lengths, seeds, offsets and tables are i32 or i64
   Operand bias{};    // 4 dims that broadcast to [B, Hq, Sq, Skv]

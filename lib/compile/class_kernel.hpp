@@ -14,9 +14,9 @@ struct ClassKernel {
   std::string reason;             // of that
 };
 
-// What is compiled of one.
+// What is compiled of one: its canonical_text().
 struct ClassSource {
-  std::string entry, source;
+  std::string entry, text;
 };
 
 // `other`: what the kernel computes for other extents.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <set>
 #include <tuple>
 #include <unordered_map>
@@ -9,6 +10,7 @@
 #include "compile/make_plan.hpp"
 #include "compile/plan_class.hpp"
 #include "emit/emit.hpp"
+#include "plan/canonical_text.hpp"
 #include "plan/plan_data.hpp"
 #include "plan/tensor_names.hpp"
 #include "planner/aliases.hpp"
@@ -307,12 +309,13 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
     const KernelSpec& spec = parts.kernels[data.kernels.size()];
     const auto [like, others] = like_of[data.kernels.size()];
     const auto nodes = origins_of(graph, lowered, spec);
-    const std::string title = kernel_title(nodes);
+    const std::string title = options.names_in_kernels ? kernel_title(nodes) : "";
     EmittedKernel e = emit_kernel(scheduled, title, like && like->text ? &*like->text : nullptr);
     for (std::size_t i = 0; beside && others && i < others->size(); ++i)
       if (const ClassKernel& other = (*others)[i]; &other != like) {
         EmittedKernel of_other = emit_kernel(other.decided, title, &*other.text);
-        beside->push_back({std::move(of_other.entry), std::move(of_other.source)});
+        beside->push_back(
+            {std::move(of_other.entry), canonical_text(of_other.source, of_other.names)});
       }
     if (choices)
       if (KernelChoice choice = scheduled.ranked_choice(); !choice.configurations.empty())
@@ -323,6 +326,7 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
     for (const Node* n : nodes) k.nodes.push_back(graph.label(*n));
     k.config = std::move(e.config);
     k.source = std::move(e.source);
+    k.names = std::move(e.names);
     k.grid = e.grid;
     k.block = e.block;
     k.shared_bytes = e.shared_bytes;
@@ -379,12 +383,15 @@ Result<Plan> with_machine_code(const Plan& plan, const std::vector<std::string>&
   }
   std::vector<CompileRequest> requests;
   std::vector<PlanKernel*> kernels;
-  for (auto& k : data.kernels)
+  std::deque<std::string> texts;
+  for (auto& k : data.kernels) {
+    texts.push_back(canonical_text(k));
     for (const auto& target : targets) {
       if (k.machine_code.count(target)) continue;
-      requests.push_back({k.source, k.entry, target});
+      requests.push_back({texts.back(), k.entry, target});
       kernels.push_back(&k);
     }
+  }
   auto codes = compile_kernels(requests, options);
   for (std::size_t i = 0; i < codes.size(); ++i) {
     SINTER_TRY(codes[i]);

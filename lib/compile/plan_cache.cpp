@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "compile/extent_classes.hpp"
+#include "plan/canonical_text.hpp"
 #include "plan/plan_data.hpp"
 #include "runtime/compiler.hpp"
 
@@ -101,10 +102,11 @@ void PlanCache::Impl::compile_class(const ClassPlan& plan) {
   const auto target = options.device.target();
   if (!target) return;
   std::vector<CompileRequest> requests;
+  std::deque<std::string> texts;
   for (const PlanKernel& k : plan.plan.data().kernels)
-    requests.push_back({k.source, k.entry, *target});
+    requests.push_back({texts.emplace_back(canonical_text(k)), k.entry, *target});
   const std::size_t own = requests.size();
-  for (const ClassSource& k : plan.beside) requests.push_back({k.source, k.entry, *target});
+  for (const ClassSource& k : plan.beside) requests.push_back({k.text, k.entry, *target});
   const auto compiled = compile_kernels(requests, options.plan);
   const std::lock_guard lock(mutex);
   for (std::size_t i = own; i < requests.size(); ++i)

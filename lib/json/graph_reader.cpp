@@ -61,6 +61,7 @@ class GraphReader {
   bool take_reports(std::size_t before, const std::string& node);
   void check_whole();
   TensorId tensor_named(const std::string& name, unsigned line);
+  std::string nearest_tensor(TensorId unknown) const;
   Where where(unsigned line) const {
     Where w;
     w.file = fields_.file();
@@ -80,6 +81,20 @@ class GraphReader {
   std::vector<int> maker_;  // by tensor: the pending node, -1 where there is none
   std::vector<PendingNode> nodes_;
 };
+
+// "did you mean ..." of the tensors that are declared or produced; nothing in documents of very
+// many.
+std::string GraphReader::nearest_tensor(TensorId unknown) const {
+  constexpr std::size_t kMostCompared = 2000;
+  if (ids_.size() > kMostCompared) return {};
+  std::vector<std::string_view> known;
+  for (const auto& [name, id] : ids_)
+    if (id != unknown &&
+        (declared_[static_cast<std::size_t>(id)] || maker_[static_cast<std::size_t>(id)] >= 0))
+      known.emplace_back(name);
+  std::ranges::sort(known);
+  return suggestion((*graph_)[unknown].name, known);
+}
 
 bool GraphReader::read_head() {
   const Place none;
@@ -367,9 +382,10 @@ bool GraphReader::connect(std::vector<int>& order) {
                  !poisoned_[static_cast<std::size_t>(t)]) {
         const std::string port = info(n.op).variadic ? "IN_" + std::to_string(p)
                                                      : std::string(info(n.op).inputs[p].name);
+        const std::string near = nearest_tensor(t);
         n.ok = fields_.fail(Rule::tensor_dim_missing, {n.label, (*graph_)[t].name, "port " + port},
                             n.line, "a tensor that is not in 'tensors' and that no node produces",
-                            "", "declare it in 'tensors' with dim or value");
+                            "", near.empty() ? "declare it in 'tensors' with dim or value" : near);
         poisoned_[static_cast<std::size_t>(t)] = true;
       }
     }

@@ -1,6 +1,6 @@
-// Plan files (format sinter.plan, version 1): all of a plan as canonical text, machine code
-// included, with a hash that tells accidental damage. The hash is no signature: a plan holds code
-// that will run, so it is to be trusted as a program is.
+// Plan files (format sinter.plan): all of a plan as canonical text, machine code included, once
+// where several kernels have the same, with a hash that tells accidental damage. The hash is no
+// signature: a plan holds code that will run, so it is to be trusted as a program is.
 #pragma once
 #include <string>
 #include <string_view>

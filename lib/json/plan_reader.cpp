@@ -282,7 +282,8 @@ bool PlanReader::read_kernel(const Value& v, const std::string& at) {
       "entry",  "family",       "nodes",        "config",
       "grid",   "block",        "shared_bytes", "grid_dependency_wait",
       "bytes",  "flops",        "arguments",    "maps",
-      "source", "machine_code", "estimated_us", "accesses"};
+      "source", "machine_code", "estimated_us", "accesses",
+      "names"};
   PlanKernel k;
   std::int64_t grid = 0, block = 0, shared_bytes = 0;
   if (!object(v, at, keys) || !field(v, at, "entry", k.entry) ||
@@ -302,8 +303,9 @@ bool PlanReader::read_kernel(const Value& v, const std::string& at) {
                 "at most 4 MiB");
   const Value &nodes = *v.find("nodes"), &config = *v.find("config"),
               &arguments = *v.find("arguments"), &maps = *v.find("maps"),
-              &accesses = *v.find("accesses");
-  if (!fields_.is(Kind::array, nodes, {"", "", at + ".nodes"}) ||
+              &accesses = *v.find("accesses"), &names = *v.find("names");
+  if (!fields_.is(Kind::array, names, {"", "", at + ".names"}) ||
+      !fields_.is(Kind::array, nodes, {"", "", at + ".nodes"}) ||
       !fields_.is(Kind::object, config, {"", "", at + ".config"}) ||
       !fields_.is(Kind::array, arguments, {"", "", at + ".arguments"}) ||
       !fields_.is(Kind::array, maps, {"", "", at + ".maps"}) ||
@@ -311,6 +313,8 @@ bool PlanReader::read_kernel(const Value& v, const std::string& at) {
     return false;
   for (const auto& n : nodes.items)
     if (!fields_.read(n, {"", "", at + ".nodes"}, k.nodes.emplace_back())) return false;
+  for (const auto& n : names.items)
+    if (!fields_.read(n, {"", "", at + ".names"}, k.names.emplace_back())) return false;
   for (const auto& m : config.members) {
     auto& entry = k.config.emplace_back(m.key, 0);
     if (!fields_.read(m.value, {"", "", at + ".config." + m.key}, entry.second)) return false;
@@ -417,6 +421,15 @@ bool PlanReader::read_machine_code(const Value& v, const std::string& at, PlanKe
   if (!fields_.is(Kind::object, v, {"", "", at})) return false;
   for (const auto& m : v.members) {
     if (!valid_target(m.key)) return fail(at, m.value.line, m.key, "targets such as sm_90a");
+    if (m.value.kind == Kind::integer) {  // the number of a kernel before that has the same
+      const auto number = static_cast<std::size_t>(m.value.integer);
+      const bool before = m.value.integer >= 0 && number < plan_.kernels.size();
+      if (!before || !plan_.kernels[number].machine_code.contains(m.key))
+        return fail(at + "." + m.key, m.value.line, std::to_string(m.value.integer),
+                    "the number of a kernel before this one that has such code");
+      k.machine_code.emplace(m.key, plan_.kernels[number].machine_code.at(m.key));
+      continue;
+    }
     std::string text;
     if (!fields_.read(m.value, {"", "", at + "." + m.key}, text)) return false;
     auto code = from_base64(text);

@@ -6,6 +6,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <map>
+
 #include "json/base64.hpp"
 #include "json/plan_json.hpp"
 #include "json/reader.hpp"
@@ -79,7 +81,24 @@ std::string map_text(const PlanMap& m) {
       m.map.offset, pixels);
 }
 
-std::string kernel_text(const PlanKernel& k) {
+// By target: base64, or the number of the first kernel that has the same.
+class MachineCodes {
+ public:
+  std::string text(const PlanKernel& k) {
+    const std::size_t number = kernels_++;
+    return joined(k.machine_code, ", ", [&](const auto& m) {
+      const std::size_t first = known_.try_emplace({m.first, m.second}, number).first->second;
+      return first < number ? fmt::format("{}: {}", json_string(m.first), first)
+                            : fmt::format("{}: \"{}\"", json_string(m.first), to_base64(m.second));
+    });
+  }
+
+ private:
+  std::map<std::pair<std::string_view, std::string_view>, std::size_t> known_;
+  std::size_t kernels_ = 0;
+};
+
+std::string kernel_text(const PlanKernel& k, MachineCodes& codes) {
   std::string s = "    {\n";
   s += fmt::format("      \"entry\": {}, \"family\": {},\n", json_string(k.entry),
                    json_string(name(k.family)));
@@ -96,11 +115,10 @@ std::string kernel_text(const PlanKernel& k) {
   s += fmt::format("      \"accesses\": [{}],\n", joined(k.accesses, ", ", access_text));
   s += fmt::format("      \"arguments\": [{}],\n", joined(k.arguments, ", ", argument_text));
   s += fmt::format("      \"maps\": [{}],\n", joined(k.maps, ",\n        ", map_text));
+  s += fmt::format("      \"names\": [{}],\n",
+                   joined(k.names, ", ", [](const std::string& n) { return json_string(n); }));
   s += fmt::format("      \"source\": {},\n", json_string(k.source));
-  s += fmt::format("      \"machine_code\": {{{}}}\n",
-                   joined(k.machine_code, ", ", [](const auto& m) {
-                     return fmt::format("{}: \"{}\"", json_string(m.first), to_base64(m.second));
-                   }));
+  s += fmt::format("      \"machine_code\": {{{}}}\n", codes.text(k));
   return s + "    }";
 }
 
@@ -139,7 +157,10 @@ std::string plan_body(const PlanData& p) {
   s += fmt::format("  \"graph\": {},\n", indented(p.graph_json));
   s += array_text("tensors", p.tensors, plan_tensor_text) + ",\n";
   s += array_text("buffers", p.buffers, buffer_text) + ",\n";
-  s += array_text("kernels", p.kernels, kernel_text) + ",\n";
+  MachineCodes codes;
+  s +=
+      array_text("kernels", p.kernels, [&](const PlanKernel& k) { return kernel_text(k, codes); }) +
+      ",\n";
   s += array_text("cuts", p.cuts, cut_text) + "\n";
   return s + "}\n";
 }

@@ -7,7 +7,7 @@
 namespace sinter::json {
 
 inline constexpr std::string_view kPlanFormat = "sinter.plan";
-inline constexpr std::int64_t kPlanVersion = 2;
+inline constexpr std::int64_t kPlanVersion = 3;
 
 std::string plan_body(const PlanData& plan);   // all that follows the hash
 std::string plan_hash(std::string_view body);  // 32 hex digits

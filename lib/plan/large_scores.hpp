@@ -9,4 +9,8 @@ namespace sinter {
 // number: its exponential is 0 whatever is taken off.
 inline bool is_large_score(double x) { return std::isfinite(x) && std::abs(x) >= 1 << 14; }
 
+// A constant at or below this, in the place of a score or added to one, is a mask: the weight of
+// what it hides is nothing beside any that is seen.
+inline constexpr double kMaskNumber = -8192;
+
 }  // namespace sinter

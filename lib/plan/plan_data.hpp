@@ -78,6 +78,7 @@ struct PlanKernel {
   std::vector<std::string> nodes;                            // labels of the graph's nodes
   std::vector<std::pair<std::string, std::int64_t>> config;  // name and value, for people
   std::string source;
+  std::vector<std::string> names;  // identifiers of `source` that are the user's: canonical_text()
   std::uint32_t grid = 1;
   std::uint32_t block = 1;
   std::uint32_t shared_bytes = 0;     // dynamic shared memory

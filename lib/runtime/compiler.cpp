@@ -8,9 +8,11 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "base/env.hpp"
@@ -226,30 +228,43 @@ std::vector<std::size_t> longest_first(std::span<const CompileRequest> requests)
 std::vector<Result<std::string>> compile_kernels(std::span<const CompileRequest> requests,
                                                  const PlanOptions& options) {
   std::vector<Result<std::string>> results(requests.size(), std::string());
-  const auto order = longest_first(requests);
+  std::map<std::tuple<std::string_view, std::string_view, std::string_view, bool>, std::size_t>
+      known;
+  std::vector<std::size_t> first;  // the first request that is equal to this one
+  std::vector<CompileRequest> unlike;
+  std::vector<std::size_t> places;
+  for (const CompileRequest& r : requests) {
+    first.push_back(
+        known.try_emplace({r.source, r.entry, r.target, r.assemble}, first.size()).first->second);
+    if (first.back() + 1 < first.size()) continue;
+    unlike.push_back(r);
+    places.push_back(first.back());
+  }
+  const auto order = longest_first(unlike);
   std::atomic<std::size_t> next{0};
   std::mutex reporting;
   std::size_t done = 0;
   const auto report = [&](std::size_t more) {
     const std::lock_guard lock(reporting);
     done += more;
-    report_progress(options, PlanProgress::Stage::compiling, done, requests.size());
+    report_progress(options, PlanProgress::Stage::compiling, done, unlike.size());
   };
   report(0);
   const auto work = [&] {
-    for (std::size_t at = next++; at < requests.size(); at = next++) {
-      const std::size_t i = order[at];
+    for (std::size_t at = next++; at < unlike.size(); at = next++) {
+      const CompileRequest& request = unlike[order[at]];
+      auto& result = results[places[order[at]]];
       try {
-        results[i] = compile_kernel(requests[i]);
+        result = compile_kernel(request);
       } catch (const std::exception& e) {  // would end the process from a helper thread
-        results[i] = failure(requests[i], e.what());
+        result = failure(request, e.what());
       }
       report(1);
     }
   };
   std::vector<std::thread> helpers;
   const std::size_t wanted =
-      std::min<std::size_t>(requests.size(), std::max(1U, std::thread::hardware_concurrency()));
+      std::min<std::size_t>(unlike.size(), std::max(1U, std::thread::hardware_concurrency()));
   try {
     while (helpers.size() + 1 < wanted) helpers.emplace_back(work);
   } catch (const std::system_error&) {
@@ -257,6 +272,8 @@ std::vector<Result<std::string>> compile_kernels(std::span<const CompileRequest>
   }
   work();
   for (auto& helper : helpers) helper.join();
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (first[i] < i) results[i] = results[first[i]];
   return results;
 }
 

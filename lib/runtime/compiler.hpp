@@ -24,8 +24,8 @@ Result<std::string> compile_kernel(const CompileRequest& request);
 // In which order several are compiled. NVRTC's front ends of a process run one after the other, so
 // that the kernel with the most text, which takes the longest behind it, is the first.
 std::vector<std::size_t> longest_first(std::span<const CompileRequest> requests);
-// The same as compile_kernel for each of several, on as many threads as there are cores. `options`
-// say whom to tell how many are done.
+// The same as compile_kernel for each of several, equal ones once, on as many threads as there are
+// cores. `options` say whom to tell how many are done.
 std::vector<Result<std::string>> compile_kernels(std::span<const CompileRequest> requests,
                                                  const PlanOptions& options = {});
 // From NVRTC, whatever the cache holds; nothing is kept.

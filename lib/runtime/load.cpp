@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "plan/canonical_text.hpp"
 #include "plan/tensor_names.hpp"
 #include "runtime/compiler.hpp"
 #include "runtime/executable.hpp"
@@ -15,7 +16,7 @@
 namespace sinter {
 namespace {
 
-// Kernels with the same text share one.
+// Kernels whose texts differ in names alone share one.
 struct Unit {
   const PlanKernel* kernel;
   std::uint32_t shared_bytes = 0;  // the most that any of them takes
@@ -26,7 +27,8 @@ struct Unit {
   std::string_view machine_code() const { return from_plan.empty() ? *compiled : from_plan; }
 };
 
-using UnitKey = std::pair<std::string_view, std::string_view>;  // entry, source
+using UnitKey = std::pair<std::string_view, std::string>;  // entry, canonical_text()
+using Units = std::map<UnitKey, Unit>;
 
 Status check_kernel(const PlanKernel& k) {
   const auto bad = [&](const char* field, std::uint32_t seen, std::uint32_t low,
@@ -52,12 +54,17 @@ Status check_architecture(const PlanData& plan, const std::string& target) {
 }
 
 // Compiles what has no machine code.
-void compile_units(const std::vector<Unit*>& units, std::string_view target,
-                   const PlanOptions& options) {
+void compile_units(Units& units, std::string_view target, const PlanOptions& options) {
   std::vector<CompileRequest> requests;
-  for (const Unit* u : units) requests.push_back({u->kernel->source, u->kernel->entry, target});
+  std::vector<Unit*> fresh;
+  for (auto& [key, unit] : units)
+    if (unit.from_plan.empty()) {
+      requests.push_back({key.second, key.first, target});
+      fresh.push_back(&unit);
+    }
+  if (fresh.empty()) return;
   auto compiled = compile_kernels(requests, options);
-  for (std::size_t i = 0; i < units.size(); ++i) units[i]->compiled = std::move(compiled[i]);
+  for (std::size_t i = 0; i < fresh.size(); ++i) fresh[i]->compiled = std::move(compiled[i]);
 }
 
 Diagnostics compile_failure(const Unit& unit, std::string_view target) {
@@ -83,23 +90,21 @@ Status load_module(Unit& unit, const Driver& driver, CUcontext context, std::str
   return Done{};
 }
 
-// The units, with machine code for those that run.
-std::map<UnitKey, Unit> make_units(const PlanData& plan, const std::string& target,
-                                   const PlanOptions& options) {
-  std::map<UnitKey, Unit> units;
-  std::vector<Unit*> to_compile;
+// The units, with machine code for those that run, and the one of each kernel.
+std::pair<Units, std::vector<Unit*>> make_units(const PlanData& plan, const std::string& target,
+                                                const PlanOptions& options) {
+  std::pair<Units, std::vector<Unit*>> result;
+  auto& [units, of_kernel] = result;
   for (const PlanKernel& k : plan.kernels) {
-    const auto [at, fresh] = units.try_emplace(UnitKey{k.entry, k.source}, Unit{.kernel = &k});
-    at->second.shared_bytes = std::max(at->second.shared_bytes, k.shared_bytes);
-    if (!fresh) continue;
-    const auto code = k.machine_code.find(target);
-    if (code != k.machine_code.end() && !code->second.empty())
-      at->second.from_plan = code->second;
-    else
-      to_compile.push_back(&at->second);
+    Unit& unit =
+        units.try_emplace(UnitKey{k.entry, canonical_text(k)}, Unit{.kernel = &k}).first->second;
+    of_kernel.push_back(&unit);
+    unit.shared_bytes = std::max(unit.shared_bytes, k.shared_bytes);
+    if (const auto code = k.machine_code.find(target); code != k.machine_code.end())
+      if (unit.from_plan.empty()) unit.from_plan = code->second;
   }
-  if (!to_compile.empty()) compile_units(to_compile, target, options);
-  return units;
+  compile_units(units, target, options);
+  return result;
 }
 
 Status check_maps(const Driver& driver, const PlanKernel& k, const ArgumentImage& image) {
@@ -153,13 +158,14 @@ Result<Executable> load_on_gpu(const Plan& plan, Device device, const PlanOption
     auto checked = check_kernel(k);
     SINTER_TRY(checked);
   }
-  auto units = make_units(data, *target, options);
+  const auto [units, of_kernel] = make_units(data, *target, options);
   ContextScope scope;
   auto entered = scope.enter(device.ordinal());
   SINTER_TRY(entered);
   impl.context = scope.context();
-  for (const PlanKernel& k : data.kernels) {
-    Unit& unit = units.at({k.entry, k.source});
+  for (std::size_t i = 0; i < data.kernels.size(); ++i) {
+    const PlanKernel& k = data.kernels[i];
+    Unit& unit = *of_kernel[i];
     if (!unit.module) {
       auto loaded = load_module(unit, **driver, impl.context, *target);
       SINTER_TRY(loaded);

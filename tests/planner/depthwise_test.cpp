@@ -46,7 +46,7 @@ ScheduledKernel depthwise_gradient(const Dims& x, std::int64_t filter, std::int6
 
 }  // namespace
 
-// Each was measured beside the others: tools/benchmarks/RESULTS.md.
+// Each was measured beside the others: tools/benchmarks/decisions/depthwise.md.
 TEST_CASE("engines of depthwise convolutions by size, stride and layout") {
   const auto forward = [](const Dims& x, std::int64_t filter, std::int64_t stride, bool last) {
     return depthwise_schedule(bf16, x, filter, stride, false, last);

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "plan/canonical_text.hpp"
 #include "plan/plan_data.hpp"
 #include "support/catch.hpp"
 #include "support/llama_block.hpp"
@@ -38,9 +39,9 @@ struct Classes {
     const auto made = plan(std::move(extents), &beside);
     REQUIRE(made);
     bool any = false;
-    for (const PlanKernel& k : made->data().kernels) any |= seen.insert(k.source).second;
+    for (const PlanKernel& k : made->data().kernels) any |= seen.insert(canonical_text(k)).second;
     for (const ClassSource& k : beside)
-      if (any) seen.insert(k.source);
+      if (any) seen.insert(k.text);
     return any;
   }
   GraphBuilder builder;

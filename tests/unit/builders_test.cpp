@@ -39,7 +39,7 @@ TEST_CASE("a tensor is named and typed where it is made, and so is its operation
   CHECK(g.compute(node(g, 1)) == tf32);
   g.output(q + k, "y");
   CHECK(g.check().empty());
-  const auto plan = Plan::make(g);
+  const auto plan = Plan::make(g, {.names_in_kernels = true});
   REQUIRE(plan);
   const auto& kernels = plan->data().kernels;
   CHECK(std::any_of(kernels.begin(), kernels.end(), [](const PlanKernel& kernel) {

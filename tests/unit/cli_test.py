@@ -424,7 +424,7 @@ class CommandLine(CommandLineCase):
             self.assertIn(f"did you mean '{nearest}'", self.sinter(*arguments, code=2).stderr)
         unlike = self.sinter("zebra", code=2).stderr
         self.assertNotIn("did you mean", unlike)
-        self.assertIn("'zebra' is none; they are run, plan, explain, check, bench, tune, doctor", unlike)
+        self.assertIn("unknown command 'zebra'; commands are run, plan, explain, check, bench, tune, doctor", unlike)
 
     def test_a_plan_lists_every_input_and_output(self):
         plan = json.loads(self.sinter("plan", self.add_graph(), "-o", "-").stdout)

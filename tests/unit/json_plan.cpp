@@ -253,7 +253,7 @@ TEST_CASE("a document of another format or version is no plan") {
   const std::string text = json::plan_to_json(small_plan());
   for (const auto& other :
        {replaced(text, "sinter.plan", "sinter.graph"),
-        replaced(text, "\"version\": 2", "\"version\": 3"), replaced(text, "\"cuts\"", "\"cut\""),
+        replaced(text, "\"version\": 3", "\"version\": 2"), replaced(text, "\"cuts\"", "\"cut\""),
         replaced(text, "\"block\"", "\"blocks\""), std::string("[]"), std::string("{}"),
         small_plan().graph_json}) {
     const auto r = Plan::from_json(other, "p.json");

@@ -18,8 +18,8 @@ constexpr const char* kFooter =
     "Documents are regular files or pipes of at most 1,024 MiB; of an array no more is read than "
     "its header and its tensor say.";
 
-// ": 'word' is none; did you mean ..." of a command or an option, of a command that resembles none
-// the list of them, or nothing.
+// "unknown option 'word'; did you mean ..."; of a command that resembles none the list of them.
+// Nothing where the nearest is not known.
 std::string nearest(const CLI::App& app, std::span<char* const> words) {
   const auto used = app.get_subcommands();
   std::vector<std::string> names;
@@ -35,9 +35,11 @@ std::string nearest(const CLI::App& app, std::span<char* const> words) {
     word = word.substr(0, word.find('='));
     if (std::find(known.begin(), known.end(), word) != known.end()) continue;
     const std::string text = sinter::suggestion(word, known);
-    if (!text.empty()) return fmt::format(": '{}' is none; {}", word, text);
+    const char* const kind = used.empty() && !word.starts_with('-') ? "command" : "option";
+    if (!text.empty())
+      return fmt::format("unknown {} '{}'; {}", kind, sinter::cli::printable_name(word), text);
     if (used.empty() && !word.starts_with('-'))
-      return fmt::format(": '{}' is none; they are {}", sinter::cli::printable_name(word),
+      return fmt::format("unknown command '{}'; commands are {}", sinter::cli::printable_name(word),
                          fmt::join(known, ", "));
     return {};
   }
@@ -58,8 +60,8 @@ int run(CLI::App& app, int argc, char** argv, const int& exit_code) {
     const bool misspelt = dynamic_cast<const CLI::RequiredError*>(&e) != nullptr ||
                           dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr;
     const std::span<char* const> words(argv + 1, argv + std::max(argc, 1));
-    print_error(fmt::format("{}{} (see sinter --help)", e.what(),
-                            misspelt ? nearest(app, words) : std::string()));
+    const std::string unknown = misspelt ? nearest(app, words) : std::string();
+    print_error(fmt::format("{} (see sinter --help)", unknown.empty() ? e.what() : unknown));
     return kBadInput;
   } catch (const std::exception& e) {  // no memory, no thread, no room on stdout
     if (!std::ferror(stdout)) print_error(e.what());

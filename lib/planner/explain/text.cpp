@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "planner/explain/explain.hpp"
 
@@ -75,9 +76,7 @@ std::string crossing(const Crossing& c) {
     s += fmt::format("{} {}", c.writers.empty() ? " is read by" : " to",
                      kernels_listed(c.readers, kMostKernels));
   s += "\n";
-  if (c.cuts.empty())
-    s += "      no fusion pattern holds both what writes it and what reads it, or none was asked "
-         "(--no-fuse)\n";
+  if (c.cuts.empty()) s += "      no fusion pattern covers both what writes it and what reads it\n";
   std::vector<std::string> said, fixes;
   for (const auto& cut : c.cuts) {
     const std::string line = sentence(cut);
@@ -121,15 +120,18 @@ std::string advice(const Explanation& e) {
   return s;
 }
 
-std::string in_detail(const PlanKernel& k, std::size_t number, const std::string& gpu) {
+// `first`: the number of the first kernel with the same code.
+std::string in_detail(const PlanKernel& k, std::size_t number, std::size_t first,
+                      const std::string& gpu) {
   std::string s = fmt::format("\nkernel {}  {}\n  family  {}\n  nodes   {}\n", number, k.entry,
                               name(k.family), listed(k.nodes, 12));
+  if (first < number) return s + fmt::format("  how     the code of kernel {}\n", first);
   s += fmt::format("  launch  {} block{} of {} threads", k.grid, k.grid == 1 ? "" : "s", k.block);
   if (k.shared_bytes > 0) s += fmt::format(", {} bytes of shared memory", k.shared_bytes);
   s += "\n  config ";
   for (const auto& [key, value] : k.config) s += fmt::format(" {}={}", key, value);
   s += fmt::format("\n  how     {}\n  moves   {} bytes", how_it_works(k, gpu), k.bytes);
-  if (k.flops > 0) s += fmt::format(", {:.6g} operations", k.flops);
+  if (k.flops > 0) s += fmt::format(", {:.6g} FLOP", k.flops);
   s += "\n";
   for (const auto& [target, code] : k.machine_code)
     s += fmt::format("  binary  {} ({} bytes)\n", target, code.size());
@@ -149,7 +151,11 @@ std::string explain_text(const PlanData& p, const Graph* graph,
                    e.microseconds, e.device, e.launch_microseconds,
                    e.file.empty() ? "" : "; lines are of " + e.file);
   s += table(p, e, measured) + workspace(p, e) + advice(e);
-  for (std::size_t i = 0; i < p.kernels.size(); ++i) s += in_detail(p.kernels[i], i, e.device);
+  std::map<std::string_view, std::size_t> first;  // by entry, which ends in a digest of the code
+  for (std::size_t i = 0; i < p.kernels.size(); ++i) {
+    const PlanKernel& k = p.kernels[i];
+    s += in_detail(k, i, first.try_emplace(k.entry, i).first->second, e.device);
+  }
   return s;
 }
 

@@ -76,8 +76,11 @@ std::string explain_why(const PlanData& p, const std::string& a, const std::stri
                      c.microseconds);
   for (const auto& c : apart.cuts) s += said(c);
   if (apart.cuts.empty())
-    s += "  no fusion pattern met both: it grows from a node to those that read or write the same "
-         "tensors\n";
+    s += "  no fusion pattern covers both: a kernel grows from a product, an attention, a "
+         "reduction or "
+         "an elementwise node along tensors that it reads or writes; two products of one operand "
+         "and "
+         "what views stand between stay apart\n";
   return s;
 }
 

@@ -56,11 +56,7 @@ bool leaves(const FusionState& state, TensorId t, const Inside& inside) {
   return state.graph()[t].output || !std::all_of(readers.begin(), readers.end(), inside);
 }
 
-// Remedies that several patterns name.
-inline constexpr const char* kTwiceForOutput = "compute it a second time for the output";
-inline constexpr const char* kAnewForEach = "compute it anew for each that reads it";
-inline constexpr const char* kReorder =
-    "make what stands between them independent of one of the two";
+// A remedy that several patterns name.
 inline constexpr const char* kStoreAsMultiplied =
     "let whoever makes the operand store it in the type and layout in which it is multiplied; one "
     "of constants is stored once by prepare()";

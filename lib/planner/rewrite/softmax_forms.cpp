@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plan/large_scores.hpp"
 #include "planner/rewrite/pass.hpp"
 
 namespace sinter {
@@ -79,7 +80,6 @@ bool divide_first(MovedViews& views, NodeId id) {
 
 // A mask's number times a constant is a number, too.
 bool mask_last(MovedViews& views, NodeId id) {
-  constexpr double kLarge = -8192;  // what masks are at most
   Rewriter& g = views.g;
   const Node n = g.node(id);
   const TensorId y = n.outputs[0];
@@ -96,7 +96,7 @@ bool mask_last(MovedViews& views, NodeId id) {
     if (g.in_region(g.producer(masked))) continue;
     for (std::size_t hidden : {1u, 0u}) {
       const TensorId number = select.inputs[hidden], x = select.inputs[1 - hidden];
-      if (!g[number].has_value || g[number].bound_value || !(g[number].value <= kLarge) ||
+      if (!g[number].has_value || g[number].bound_value || !(g[number].value <= kMaskNumber) ||
           g[x].dim != g[y].dim || g.type(x) != g.type(masked) || g.type(y) != DataType::f32)
         continue;
       const auto scale = static_cast<float>(g[by].value), of = static_cast<float>(g[number].value);

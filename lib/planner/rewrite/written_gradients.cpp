@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plan/large_scores.hpp"
 #include "planner/rewrite/gradient_steps.hpp"
 
 namespace sinter {
@@ -138,8 +139,7 @@ class Search : GradientSteps {
   }
   // A score whose weight is nothing beside any that is seen.
   bool hides(TensorId t) const {
-    constexpr double kLarge = -8192;
-    return t >= 0 && g_[t].has_value && !g_[t].bound_value && g_[t].value <= kLarge;
+    return t >= 0 && g_[t].has_value && !g_[t].bound_value && g_[t].value <= kMaskNumber;
   }
   // From `t` up to the product that it is a linear function of, where it is seen.
   bool chain(TensorId t, int steps) {

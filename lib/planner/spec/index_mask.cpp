@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "lower/expansion.hpp"
+#include "plan/large_scores.hpp"
 
 namespace sinter {
 namespace {
@@ -230,12 +231,11 @@ TensorId without_index_masks(const FusionState& state, TensorId score, Attention
 }
 
 TensorId without_number_mask(const FusionState& state, TensorId score, AttentionBand& band) {
-  constexpr double kLarge = -8192;  // what scores are far above
   const Graph& g = state.graph();
   const Dims& dim = g[score].dim;
   AttentionBand narrowed = band;
   const auto hides = [&](TensorId t) {
-    if (t < 0 || !g[t].has_value || !(g[t].value <= kLarge)) return false;
+    if (t < 0 || !g[t].has_value || !(g[t].value <= kMaskNumber)) return false;
     const auto number = static_cast<float>(g[t].value);
     narrowed.hidden = number;
     return std::isfinite(number);

@@ -172,7 +172,7 @@ function showCuts() {
     links(cost.written_by.length ? " to " : "read by ", cost.read_by);
     const reasons = distinct(cost.cuts.map(sentenceOf)), fixes = distinct(cost.cuts.map(cut => cut.fix));
     if (reasons.length === 0)
-      reasons.push("no fusion pattern holds both what writes it and what reads it, or none was asked (--no-fuse)");
+      reasons.push("no fusion pattern covers both what writes it and what reads it");
     reasons.slice(0, kMostReasons).forEach(text => element("p", {}, item, text));
     if (reasons.length > kMostReasons) element("p", {}, item, `${reasons.length - kMostReasons} more reasons (--json)`);
     fixes.slice(0, kMostReasons).forEach(text => element("p", {class: "fix"}, item, `to remove it: ${text}`));
