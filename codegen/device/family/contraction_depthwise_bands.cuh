@@ -37,6 +37,9 @@
 
 namespace sinter::depthwise {
 
+SINTER_DEVICE unsigned word_of(unsigned x, int) { return x; }
+SINTER_DEVICE unsigned word_of(const uint2& x, int w) { return w == 0 ? x.x : x.y; }
+
 // A block's parts and where they lie in shared memory.
 template <class Config>
 struct Bands {
@@ -97,31 +100,46 @@ struct Bands {
 template <class Config>
 struct BandMatrices {
   using B = Bands<Config>;
+  static constexpr int halves = 2 * B::chunks;
   unsigned at[B::Rows::taps][B::chunks][B::each][2];
 
-  SINTER_DEVICE void load(const unsigned* filter, int warp) {
-    using Columns = typename B::Columns;
-    const int lane = static_cast<int>(threadIdx.x) % 32, column = lane / 4;
+  // Where a lane's taps of the filter's first row lie, and how far from there those of the next
+  // one; of an element that has none zeros, for all rows.
+  struct Taps {
+    const unsigned* first[halves][2];
+    int row[halves][2];
+    SINTER_DEVICE Taps(const unsigned* filter, int warp, int lane) {
+      using Columns = typename B::Columns;
+      constexpr int line = B::lanes * B::words;
+      const int column = lane / 4;
 #pragma unroll
-    for (int r = 0; r < B::Rows::taps; ++r)
-#pragma unroll
-      for (int h = 0; h < 2 * B::chunks; ++h) {
-        const unsigned* line[2];
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int s = column < Config::columns
-                            ? Columns::tap_of(column, B::first + h / 2 * B::depth +
-                                                          B::pixel_of(lane % 4, h % 2 * 2 + i))
-                            : -1;
-          line[i] =
-              filter + ((s < 0 ? B::S::taps : r * Columns::taps + s) * B::lanes + warp) * B::words;
-        }
-#pragma unroll
-        for (int w = 0; w < B::words; ++w) {
-          at[r][h / 2][2 * w][h % 2] = warp_matrix::low_halves(line[0][w], line[1][w]);
-          at[r][h / 2][2 * w + 1][h % 2] = warp_matrix::high_halves(line[0][w], line[1][w]);
-        }
+      for (int n = 0; n < halves * 2; ++n) {
+        const int h = n / 2, pixel = h / 2 * B::depth + B::pixel_of(lane % 4, h % 2 * 2 + n % 2),
+                  s = column < Config::columns ? Columns::tap_of(column, B::first + pixel) : -1;
+        first[h][n % 2] = filter + (s < 0 ? B::S::taps : s) * line + warp * B::words;
+        row[h][n % 2] = s < 0 ? 0 : Columns::taps * line;
       }
+    }
+  };
+  SINTER_DEVICE void load(const unsigned* filter, int warp) {
+    const Taps taps(filter, warp, static_cast<int>(threadIdx.x) % 32);
+#pragma unroll
+    for (int r = 0; r < B::Rows::taps; ++r) load_row(taps, r);
+  }
+  SINTER_DEVICE void load_row(const Taps& taps, int r) {
+    using Vector = typename Word<B::bytes>::Type;
+#pragma unroll
+    for (int h = 0; h < halves; ++h) {
+      const auto of = [&](int i) {
+        return *reinterpret_cast<const Vector*>(taps.first[h][i] + r * taps.row[h][i]);
+      };
+      const Vector x = of(0), y = of(1);
+#pragma unroll
+      for (int w = 0; w < B::words; ++w) {
+        at[r][h / 2][2 * w][h % 2] = warp_matrix::low_halves(word_of(x, w), word_of(y, w));
+        at[r][h / 2][2 * w + 1][h % 2] = warp_matrix::high_halves(word_of(x, w), word_of(y, w));
+      }
+    }
   }
 };
 
@@ -198,17 +216,26 @@ struct BandWork {
 
   template <class Args>
   SINTER_DEVICE void load_filter(const Args& args) const {
-#pragma unroll 8
-    for (int i = static_cast<int>(threadIdx.x); i < B::filter * 2; i += Config::threads) {
-      const int channel = first_channel + i % S::channels, tap = i / S::channels;
+    // All loads of a thread before its stores, which wait for them.
+    constexpr int elements = 2 * B::filter,
+                  own = (elements + Config::threads - 1) / Config::threads;
+    const int thread = static_cast<int>(threadIdx.x);
+    Element values[own];
+#pragma unroll
+    for (int n = 0; n < own; ++n) {
+      const int i = thread + n * Config::threads, channel = first_channel + i % S::channels,
+                tap = i / S::channels;
       Coord c;
       c.at[Config::channel] = channel;
       S::set_taps(List<>{}, c, 0, tap);
-      Element value{};
+      values[n] = Element{};
       if (tap < S::taps && channel < S::all_channels)
-        value = hardware::load(Filter::base(args) + locate<typename Filter::Access>(c).offset);
-      reinterpret_cast<Element*>(filter)[i] = value;
+        values[n] = hardware::load(Filter::base(args) + locate<typename Filter::Access>(c).offset);
     }
+#pragma unroll
+    for (int n = 0; n < own; ++n)
+      if (thread + n * Config::threads < elements)
+        reinterpret_cast<Element*>(filter)[thread + n * Config::threads] = values[n];
   }
   // Adds a step's products to the sums that see its rows, each of which moves up a slot.
   template <class Pixels>

@@ -155,15 +155,11 @@ struct BoxedPixels {
                  y = lane.template get<Vector>(fours + 1, bytes);
 #pragma unroll
       for (int w = 0; w < B::words; ++w) {
-        at[chunk][2 * w][i] = warp_matrix::low_halves(word(x, w), word(y, w));
-        at[chunk][2 * w + 1][i] = warp_matrix::high_halves(word(x, w), word(y, w));
+        at[chunk][2 * w][i] = warp_matrix::low_halves(word_of(x, w), word_of(y, w));
+        at[chunk][2 * w + 1][i] = warp_matrix::high_halves(word_of(x, w), word_of(y, w));
       }
     }
   }
-
- private:
-  static SINTER_DEVICE unsigned word(unsigned x, int) { return x; }
-  static SINTER_DEVICE unsigned word(const uint2& x, int w) { return w == 0 ? x.x : x.y; }
 };
 
 template <class Config, class Image, class Filter, class Body, class Result, class Beside>
