@@ -197,54 +197,64 @@ struct GroupLoader {
   using S = ImageRowsShape<Config>;
   using R = typename S::R;
   using Element = typename Image::Element;
+  static constexpr int all = R::rows * R::pieces, own = (all + 31) / 32;
   GroupWalk<Config> walk;
-  const Element* image = nullptr;
-  int column = 0;  // the element of a row of the image that the warp's pieces start at
+  // The lane's pieces of the next group, and how many rows of the image have pixels there: none
+  // beside it.
+  const Element* from[own] = {};
+  unsigned lines[own] = {};
 
+  // `to`: the stage's address.
   template <class Args>
-  SINTER_DEVICE void load(const Args& args, int warp, unsigned char* to) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+  SINTER_DEVICE void load(const Args& args, int warp, unsigned to) {
     if (walk.more()) {
-      if (walk.enters()) {
-        const auto c = walk.place(warp);
-        image = Image::base(args, c);
-        column = c.at[S::x] < S::width() ? static_cast<int>(c.at[S::x]) * R::step + R::from
-                                         : static_cast<int>(R::line);
-      }
-      const int top = R::base + walk.group * R::down;
+      if (walk.enters()) enter(args, warp);
 #pragma unroll
-      for (int first = 0; first < R::rows * R::pieces; first += 32) {
-        const int piece = first + lane, row = piece / R::pieces,
-                  at = column + (piece - row * R::pieces) * 8, line = top + row;
-        unsigned char* const place = to + R::place(piece) * 16;
-        if (piece < R::rows * R::pieces) {
-          if (line >= 0 && line < R::lines && at >= 0 && at < R::line)
-            copy_async<16>(place, image + line * R::pitch + at);
-          else
-            *reinterpret_cast<uint4*>(place) = {};
-        }
+      for (int i = 0; i < own; ++i) {
+        if (piece(i) < all)
+          warp_matrix::copy<16>(to + R::place(piece(i)) * 16, from[i],
+                                static_cast<unsigned>(line(i)) < lines[i]);
+        from[i] += R::down * R::pitch;
       }
       walk.advance();
     }
     end_group_of_copies();
+  }
+
+ private:
+  static SINTER_DEVICE int piece(int i) { return i * 32 + static_cast<int>(threadIdx.x) % 32; }
+  static SINTER_DEVICE int row(int i) { return R::rows == 1 ? 0 : piece(i) / R::pieces; }
+  SINTER_DEVICE int line(int i) const { return R::base + walk.group * R::down + row(i); }
+  template <class Args>
+  SINTER_DEVICE void enter(const Args& args, int warp) {
+    const auto c = walk.place(warp);
+    const Element* const image = Image::base(args, c);
+    const int column = c.at[S::x] < S::width() ? static_cast<int>(c.at[S::x]) * R::step + R::from
+                                               : static_cast<int>(R::line);
+#pragma unroll
+    for (int i = 0; i < own; ++i) {
+      const int at = column + (piece(i) - row(i) * R::pieces) * 8;
+      from[i] = image + line(i) * R::pitch + at;
+      lines[i] = at >= 0 && at < R::line ? R::lines : 0;
+    }
   }
 };
 
 // Lines of blocks of the stage, by ldmatrix: a step's blocks are two pieces of k for 8 runs, and
 // the same of the next 8.
 template <class R>
-SINTER_DEVICE void take_pieces(const unsigned char* stage, unsigned (&to)[4], int step) {
+SINTER_DEVICE void take_pieces(unsigned stage, unsigned (&to)[4], int step) {
   const int lane = static_cast<int>(threadIdx.x) % 32, q = 2 * step + lane / 16;
   const int piece = q / R::eights * R::pieces + q % R::eights + lane % 16 * (R::step / 8);
   // What lies behind the group's rows meets zeros of the filter, but must be a number.
   const bool fills_up = 2 * step + 1 >= R::rows * R::eights;
-  warp_matrix::get(to, hopper::address(stage + R::place(fills_up && lane / 16 ? 0 : piece) * 16));
+  warp_matrix::get(to, stage + R::place(fills_up && lane / 16 ? 0 : piece) * 16);
   if (fills_up) to[2] = to[3] = 0;
 }
 
-// The newest group's fragments, behind those of the groups before it.
+// The newest group's fragments, behind those of the groups before it. `stage`: its address.
 template <class R, class Fragments>
-SINTER_DEVICE void take_group(const unsigned char* stage, Fragments& a) {
+SINTER_DEVICE void take_group(unsigned stage, Fragments& a) {
   constexpr int before = (R::groups - 1) * R::steps;
 #pragma unroll
   for (int i = 0; i < before; ++i)
@@ -257,7 +267,7 @@ SINTER_DEVICE void take_group(const unsigned char* stage, Fragments& a) {
   }
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int run = R::lead + lane / 4 * R::step;
-  const unsigned char* const from = stage + (run / 2 + lane % 4) * 4;
+  const unsigned from = stage + (run / 2 + lane % 4) * 4;
   [[maybe_unused]] const bool odd = run % 2 != 0;
 #pragma unroll
   for (int q = 0; q < 2 * R::steps; ++q)
@@ -268,10 +278,10 @@ SINTER_DEVICE void take_group(const unsigned char* stage, Fragments& a) {
         to = 0;
         continue;
       }
-      const auto* const words = reinterpret_cast<const unsigned*>(
-          from + (q / R::eights * R::pieces + q % R::eights) * 16 + below * 16 * R::step);
-      to = words[0];
-      if constexpr (R::uneven) to = odd ? to >> 16 | words[1] << 16 : to;
+      const unsigned word =
+          from + (q / R::eights * R::pieces + q % R::eights) * 16 + below * 16 * R::step;
+      to = warp_matrix::get_word(word);
+      if constexpr (R::uneven) to = odd ? to >> 16 | warp_matrix::get_word(word + 4) << 16 : to;
     }
 }
 
@@ -314,7 +324,11 @@ SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row,
     if (count > 0) run.store(count < R::pixels ? count : R::pixels);
     return;
   }
-  using Result = RowPieces<typename Body::Stored>;
+  constexpr int stored = S::tiles > 1 ? S::columns : S::filters;
+  using Result = RowPieces<typename Body::Stored, false,
+                           stored <= 16   ? 16
+                           : stored <= 32 ? 32
+                                          : 64>;
   Result result;
   bool exists[Result::own];
 #pragma unroll
@@ -338,7 +352,6 @@ SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row,
                               first_column + (part + 1 < across ? (part + 1) * 64 : 0),
                               S::columns - part * 64, read_columns, of_part, hopper::address(tile));
     __syncwarp();
-    constexpr int stored = S::tiles > 1 ? S::columns : S::filters;
     if (part * 64 + Result::column() < stored) {
       result.get(tile);
       result.store(exists, part * 64);
@@ -359,7 +372,8 @@ SINTER_DEVICE void run_image_rows(const Args& args) {
   hardware::grid_dependency_wait();
   EpilogueTile& epilogue_tile =
       reinterpret_cast<EpilogueTile*>(all.pointer + S::epilogue_tiles)[warp];
-  unsigned char* const stages = all.pointer + S::stages + warp * (Config::stages * R::stage_bytes);
+  unsigned stages = all.address + S::stages + warp * (Config::stages * R::stage_bytes);
+  hardware::compute_here(stages);  // and not in each step
   GroupLoader<Config, Image> loader;
   for (int i = 0; i < Config::stages - 1; ++i) loader.load(args, warp, stages + i * R::stage_bytes);
   put_filter<Config, Filter>(args, all.pointer);

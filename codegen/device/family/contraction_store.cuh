@@ -349,11 +349,11 @@ SINTER_DEVICE void store_tile(const Args& args, const TileCoord<Config>& tile, i
   });
 }
 
-// A lane's part of rows of 16 bits, 64 columns each: 8 columns of every fourth row, or of the four
-// pixels of a window.
-template <class Element, bool windows = false>
+// A lane's part of rows of 16 bits, of 64 or fewer columns each: of 64, 8 columns of every fourth
+// row, or of the four pixels of a window.
+template <class Element, bool windows = false, int columns = 64>
 struct RowPieces {
-  static constexpr int together = 8, beside = 64 / together, apart = 32 / beside, own = 16 / apart;
+  static constexpr int together = 8, beside = columns / 8, apart = 32 / beside, own = 16 / apart;
   Element* at[own];  // the first piece of each row
   uint4 held[own];
 
