@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks which part of the project includes which, and where outside headers may be used.
+"""Checks which part of the project includes which, where outside headers may be used, and that
+architectures are named in lib/target alone.
 
 The picture is in lib/README.md. An include that is not allowed here fails; a new
 direction is a decision and is added to the table with the change that needs it.
@@ -72,6 +73,10 @@ NOT_IN_INTERFACE = {"<iostream>", "<regex>", "<filesystem>", "<fmt/format.h>", "
                     "<thread>", "<fstream>", "<sstream>", "<nlohmann/json.hpp>", "<memory>",
                     "<atomic>", "<algorithm>"}
 
+# Elsewhere the device model is asked for what an architecture has.
+NAMED_ARCHITECTURE = re.compile(r'^(?!\s*//)(?:(?!//).)*"sm_\d', re.M)
+MAY_NAME_ARCHITECTURES = ("lib/target/", "codegen/device/", "samples/", "tests/")
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 SOURCES = (".hpp", ".cpp", ".cuh", ".cu", ".h")
 
@@ -133,6 +138,8 @@ def check_file(root, path):
         return
     with open(os.path.join(root, path), encoding="utf-8") as file:
         text = file.read()
+    if not path.startswith(MAY_NAME_ARCHITECTURES) and NAMED_ARCHITECTURE.search(text):
+        yield "names an architecture, which lib/target alone does"
     for bracket, name in INCLUDE.findall(text):
         target = resolve(root, path, name)
         if target is not None:
@@ -167,7 +174,7 @@ def main():
     if around:
         wrong += 1
         print("in a circle: " + " > ".join(around))
-    print(f"layers: {files} files, {wrong} wrong includes")
+    print(f"layers: {files} files, {wrong} wrong")
     return 1 if wrong or files == 0 else 0
 
 

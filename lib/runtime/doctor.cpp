@@ -11,6 +11,7 @@
 #include "runtime/nvrtc.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/operations.hpp"
+#include "target/target.hpp"
 
 #ifndef SINTER_VERSION
 #define SINTER_VERSION "unknown"
@@ -19,7 +20,6 @@
 namespace sinter {
 namespace {
 
-constexpr const char* kTrialTarget = "sm_80";  // that every NVRTC knows, where there is no GPU
 constexpr std::string_view kTrialSource =
     "extern \"C\" __global__ void trial(float* p) { *p += 1; }\n";
 
@@ -114,7 +114,8 @@ DoctorReport examine() {
   if (auto d = driver())
     for (int i = 0; i < (*d)->devices; ++i) r.gpus.push_back(examine_gpu(**d, i));
   const bool known = !r.gpus.empty() && !r.gpus.front().target.empty();
-  if (r.nvrtc.problem.empty()) r.trial = try_compiler(known ? r.gpus.front().target : kTrialTarget);
+  if (r.nvrtc.problem.empty())
+    r.trial = try_compiler(known ? r.gpus.front().target : kOldestTarget);
   r.cpu_problem = try_cpu();
   r.cache = kernel_cache().status();
   for (const auto& variable : env_variables())

@@ -22,7 +22,7 @@ Launch make_launch(const Driver& driver, const PlanKernel& kernel, CUfunction fu
   l.config.blockDimX = kernel.block;
   l.config.gridDimY = l.config.gridDimZ = l.config.blockDimY = l.config.blockDimZ = 1;
   l.config.sharedMemBytes = kernel.shared_bytes;
-  if (kernel.grid_dependency_wait && driver.launch_kernel_ex && target_fits("sm_90", target)) {
+  if (kernel.grid_dependency_wait && driver.launch_kernel_ex && has_dependent_launch(target)) {
     l.config.attrs = &overlap;
     l.config.numAttrs = 1;
   }

@@ -58,4 +58,6 @@ bool target_fits(std::string_view architecture, std::string_view target) {
   return here.size() != least.size() ? here.size() > least.size() : here >= least;
 }
 
+bool has_dependent_launch(std::string_view target) { return target_fits("sm_90", target); }
+
 }  // namespace sinter

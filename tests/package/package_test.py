@@ -213,6 +213,15 @@ class Checkers(unittest.TestCase):
             with self.subTest(path=path, text=text):
                 self.assertEqual(self.check(tool, os.path.normpath(path), text), 1)
 
+    def test_an_architecture_that_is_named_outside_of_the_device_model_is_found(self):
+        tool, named = "check_layers.py", 'bool fast = target == "sm_90a";\n'
+        for path, text, found in (("lib/schedule/a.cpp", named, 1),
+                                  ("codegen/emit/a.cpp", named, 1),
+                                  ("lib/target/a.cpp", named, 0),
+                                  ("lib/schedule/a.cpp", 'int a;  // "sm_90a"\n', 0)):
+            with self.subTest(path=path, text=text):
+                self.assertEqual(self.check(tool, path, text), found)
+
     def test_a_name_that_nothing_has_is_found(self):
         tool = "check_paths.py"
         self.assertEqual(self.check(tool, "docs/a.md", "`words_of_code`, `tools/check_paths.py`\n"), 0)

@@ -272,4 +272,7 @@ TEST_CASE("code without a letter runs on later targets, other code on its own") 
   CHECK_FALSE(target_fits("sm_90a", "sm_100a"));
   CHECK_FALSE(target_fits("sm_100", "sm_90a"));
   CHECK_FALSE(target_fits("sm_86", "sm_80"));
+  for (const char* target : {"sm_90", "sm_90a", "sm_103f", "sm_120a"})
+    CHECK(has_dependent_launch(target));
+  for (const char* target : {"sm_80", "sm_89", ""}) CHECK_FALSE(has_dependent_launch(target));
 }

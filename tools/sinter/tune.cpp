@@ -16,6 +16,7 @@
 #include "documents.hpp"
 #include "json/reader.hpp"
 #include "runtime/timing.hpp"
+#include "target/target.hpp"
 #include "tensors.hpp"
 #include "tuning/tuning_file.hpp"
 
@@ -30,7 +31,6 @@ struct TuneArguments {
   int most = 24;
 };
 
-constexpr std::string_view kTunedTarget = "sm_90a";
 constexpr std::int64_t kSamples = 2000;  // of each output, as in sinter bench
 
 using Clock = std::chrono::steady_clock;
@@ -280,8 +280,7 @@ Result<int> run(TuneArguments o) {
   if (o.dry_run) {
     // As for the GPU that would measure; without one, the target whose kernels have choices.
     const auto here = Device::current().target();
-    if (o.architecture.empty())
-      o.architecture = here && !here->empty() ? *here : std::string(kTunedTarget);
+    if (o.architecture.empty()) o.architecture = here && !here->empty() ? *here : kTunedTarget;
     return dry_run(o);
   }
   if (!o.output.empty() && o.documents.size() > 1) {
