@@ -7,6 +7,7 @@
 
 namespace sinter {
 
+inline bool is_16_bit_float(DataType t) { return t == DataType::bf16 || t == DataType::f16; }
 inline bool is_f8(DataType t) { return t == DataType::f8e4m3 || t == DataType::f8e5m2; }
 
 // Whether offsets of the kernel need 64 bits.

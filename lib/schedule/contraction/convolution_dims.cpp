@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "plan/access.hpp"
+
 namespace sinter {
 namespace {
 
@@ -37,6 +39,12 @@ std::optional<ImageDim> windowed_dim(const Window& w, const ConvolutionRoles& r)
 }
 
 }  // namespace
+
+const KernelPort* loaded_port(const KernelSpec& spec, const ProductOperand& operand, int& number) {
+  const KernelPort* const p = loaded_as_it_is(spec, operand.body);
+  if (p) number = operand.body.statements.front().port;
+  return p;
+}
 
 bool has_marked_zeros(const ContractionSpec& c) {
   return c.zero_dominates != ZeroOf::neither &&

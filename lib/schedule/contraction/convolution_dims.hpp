@@ -14,6 +14,9 @@ namespace sinter {
 // it has no others (planner/rearrange/index_map.hpp).
 bool has_marked_zeros(const ContractionSpec& contraction);
 
+// The port that the operand loads as it is, windows and all, and its number; null for any other.
+const KernelPort* loaded_port(const KernelSpec& spec, const ProductOperand& operand, int& number);
+
 // One product of plain operands, of whichever sums.
 bool is_single_product(const ContractionSpec& contraction);
 // The same that is summed in f32.

@@ -32,14 +32,6 @@ bool may_be_multiplied(DataType t) {
   }
 }
 
-// The port of an operand that is loaded as it lies.
-const KernelPort* loaded(const KernelSpec& spec, const ProductOperand& operand, int& number) {
-  const KernelPort* const p = loaded_as_it_is(spec, operand.body);
-  if (!p || !may_be_multiplied(p->type)) return nullptr;
-  number = operand.body.statements.front().port;
-  return p;
-}
-
 // The batch index that counts channels: along which all that is walked over lies together, or else
 // the one whose filters are others. -1: none. Of a filter that lies as it likes, `b` is null.
 int channel_of(const ContractionSpec& c, const Access& a, const Access* b, const Access& filter) {
@@ -200,10 +192,10 @@ class DepthwiseSearch {
     of_group_ = *of_group;
     const ContractionSpec& c = spec_.contraction();
     e_.gradient = c.k_indices.front() == KIndex::pixels;
-    image_ = loaded(spec_, e_.gradient ? c.b() : c.a(), e_.image.port);
-    other_ = loaded(spec_, e_.gradient ? c.a() : c.b(), e_.other.port);
-    if (!image_ || !other_ || !other_->access.windows.empty() ||
-        !may_be_summed(spec_, image_->type, other_->type))
+    image_ = loaded_port(spec_, e_.gradient ? c.b() : c.a(), e_.image.port);
+    other_ = loaded_port(spec_, e_.gradient ? c.a() : c.b(), e_.other.port);
+    if (!image_ || !other_ || !other_->access.windows.empty() || !may_be_multiplied(image_->type) ||
+        !may_be_multiplied(other_->type) || !may_be_summed(spec_, image_->type, other_->type))
       return false;
     const int found =
         channel_of(c, image_->access, e_.gradient ? &other_->access : nullptr, other_->access);

@@ -20,13 +20,6 @@ constexpr int kMostSteps = 18;    // of k, whose fragments stay in registers
 constexpr int kMostPieces = 160;  // of a warp's group of rows: five a lane
 constexpr int kStages = 4;        // 4, 6 and 10 take as long
 
-const KernelPort* loaded(const KernelSpec& spec, const ProductOperand& operand, int& number) {
-  const KernelPort* const p = loaded_as_it_is(spec, operand.body);
-  if (!p || (p->type != DataType::bf16 && p->type != DataType::f16)) return nullptr;
-  number = operand.body.statements.front().port;
-  return p;
-}
-
 std::int64_t rounded_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
 
 // As ImageRows of the device library.
@@ -130,8 +123,9 @@ std::uint32_t grid_of(const BandProblem& p, const ImageRowsConfig& e, const Devi
 int tap_of_patches(KernelSpec& spec, ConvolutionRoles& roles) {
   ContractionSpec& c = spec.contraction();
   int port = -1;
-  const KernelPort* const image = loaded(spec, c.a(), port);
-  if (c.k() != 2 || !image || !image->access.windows.empty()) return -1;
+  const KernelPort* const image = loaded_port(spec, c.a(), port);
+  if (c.k() != 2 || !image || !is_16_bit_float(image->type) || !image->access.windows.empty())
+    return -1;
   int channel = c.first_k(), tap = channel + 1;
   if (image->access.stride[channel] != 1) std::swap(channel, tap);
   roles.channels = {channel};
@@ -156,9 +150,11 @@ std::vector<int> read_image(KernelSpec& spec, ImageRowsConfig& e) {
   }
   for (int i = c.first_m(); i < c.first_n(); ++i) roles.pixels.push_back(i);
   int filter_port = -1;
-  const KernelPort* const image = loaded(spec, c.a(), e.image_port);
-  const KernelPort* const filter = loaded(spec, c.b(), filter_port);
-  if (!image || !filter || image->type != filter->type || image->alignment < 16) return {};
+  const KernelPort* const image = loaded_port(spec, c.a(), e.image_port);
+  const KernelPort* const filter = loaded_port(spec, c.b(), filter_port);
+  if (!image || !filter || image->type != filter->type || !is_16_bit_float(image->type) ||
+      image->alignment < 16)
+    return {};
   int image_index = -1;
   std::int64_t offset = 0;
   const auto dims = image_dims(spec, roles, image->access, image_index, offset);

@@ -57,13 +57,12 @@ std::optional<Roles> roles_of(const KernelSpec& spec, bool image_is_a, const Acc
   return r;
 }
 
-// The port that the operand loads as it is, windows and all.
-const KernelPort* loaded_port(const KernelSpec& spec, const ProductOperand& operand, int& number) {
-  const KernelPort* const p = loaded_as_it_is(spec, operand.body);
-  if (!p || !multiplied_type(p->type, operand.type) || p->alignment < 16) return nullptr;
-  if (p->access.offset * info(p->type).bytes % 16 != 0) return nullptr;
-  number = operand.body.statements.front().port;
-  return p;
+// The port that an operand loads, where TMA brings it as it is multiplied.
+const KernelPort* boxed_port(const KernelSpec& spec, const ProductOperand& operand, int& number) {
+  const KernelPort* const p = loaded_port(spec, operand, number);
+  const bool fits = p && multiplied_type(p->type, operand.type) && p->alignment >= 16 &&
+                    p->access.offset * info(p->type).bytes % 16 == 0;
+  return fits ? p : nullptr;
 }
 
 // How TMA walks over the dim. `rank`: of the image.
@@ -192,8 +191,8 @@ class ImplicitGemmOf {
   }
 
   bool find_ports() {
-    image_ = loaded_port(spec(), operand(image_is_a_), image_port_);
-    other_ = loaded_port(spec(), operand(!image_is_a_), other_port_);
+    image_ = boxed_port(spec(), operand(image_is_a_), image_port_);
+    other_ = boxed_port(spec(), operand(!image_is_a_), other_port_);
     if (!image_ || !other_ ||
         (image_->type != other_->type && !multiplied_as_bytes(image_->type, other_->type)))
       return false;

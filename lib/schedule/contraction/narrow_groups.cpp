@@ -19,13 +19,6 @@ constexpr int kMostTaps = 9, kMostSlots = 5;       // that leave registers for t
 constexpr int kStages = 6;
 constexpr double kCtas = 2;  // of an SM, by registers and shared memory
 
-const KernelPort* loaded(const KernelSpec& spec, const ProductOperand& operand, int& number) {
-  const KernelPort* const p = loaded_as_it_is(spec, operand.body);
-  if (!p || (p->type != DataType::bf16 && p->type != DataType::f16)) return nullptr;
-  number = operand.body.statements.front().port;
-  return p;
-}
-
 // Indices of k: taps, and the channels of a group.
 bool read_k(const KernelSpec& spec, ConvolutionRoles& roles, DepthwiseGroups& groups) {
   const ContractionSpec& c = spec.contraction();
@@ -72,9 +65,10 @@ std::optional<NarrowGroupsPlan> plan_narrow_groups(const KernelSpec& given,
   if (groups.channels < 2 || kUnit % groups.channels != 0 ||
       spec.extent[groups.outer] != groups.channels)
     return {};
-  const KernelPort* const image = loaded(spec, c.a(), e.image.port);
-  const KernelPort* const filter = loaded(spec, c.b(), e.other.port);
-  if (!image || !filter || image->type != filter->type || !filter->access.windows.empty())
+  const KernelPort* const image = loaded_port(spec, c.a(), e.image.port);
+  const KernelPort* const filter = loaded_port(spec, c.b(), e.other.port);
+  if (!image || !filter || image->type != filter->type || !is_16_bit_float(image->type) ||
+      !filter->access.windows.empty())
     return {};
   int found = -1;
   for (int i = 0; i < c.batch; ++i)

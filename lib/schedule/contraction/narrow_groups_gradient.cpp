@@ -107,12 +107,6 @@ std::vector<Lanes> lanes_for(int all_units, int units_of_group) {
   return of;
 }
 
-KernelPort* port_loaded(KernelSpec& spec, const ProductOperand& operand, int& number) {
-  if (!loaded_as_it_is(spec, operand.body)) return nullptr;
-  number = operand.body.statements.front().port;
-  return &spec.ports[static_cast<std::size_t>(number)];
-}
-
 // The engine that `parts`, whose groups are known, suggests.
 std::optional<NarrowGroupsGradientConfig> plan_gradient(const KernelSpec& spec,
                                                         const NarrowGroupsGradientConfig& parts,
@@ -242,8 +236,8 @@ std::optional<NarrowGroupsGradientPlan> plan_narrow_groups_gradient(const Kernel
   ContractionSpec& c = spec.contraction();
   NarrowGroupsGradientConfig& e = plan.engine;
   e.gradient = true;
-  KernelPort* const image = port_loaded(spec, c.b(), e.image.port);
-  KernelPort* const other = port_loaded(spec, c.a(), e.other.port);
+  const KernelPort* const image = loaded_port(spec, c.b(), e.image.port);
+  const KernelPort* const other = loaded_port(spec, c.a(), e.other.port);
   if (!image || !other || !other->access.windows.empty()) return {};
 
   // The columns are the channels of a group of the image, which lie together, and taps.
@@ -273,7 +267,8 @@ std::optional<NarrowGroupsGradientPlan> plan_narrow_groups_gradient(const Kernel
     if (image->access.stride[groups.outer] != 0) return {};
     found = c.batch++;
     add_unit_index(spec, found);
-    image->access.stride[found] = other->access.stride[found] = groups.channels;
+    for (const int port : {e.image.port, e.other.port})
+      spec.ports[static_cast<std::size_t>(port)].access.stride[found] = groups.channels;
     ++groups.outer, ++groups.inner;
     for (int& tap : roles.taps) ++tap;
   }
