@@ -1,5 +1,7 @@
 // Which engines convolutions of few channels in eights get, and volumes in groups. Values are
 // checked on small shapes: corpus graphs convolution_narrow_image_* and convolution_3d_*_groups*.
+#include <cstdlib>
+
 #include "planner/images.hpp"
 
 using namespace sinter;
@@ -42,6 +44,20 @@ TEST_CASE("filters of all of 8 or 16 channels have their gradients as one narrow
   CHECK(narrow(8) == 8);
   CHECK(narrow(16) == 4);
   CHECK(narrow(32) == 0);
+}
+
+// Cut in parts, the sums would be another engine's, or take less.
+TEST_CASE("a test gets the gradients of narrow groups that it asks for, with their own estimate") {
+  Images i;
+  const Dims x{4, 80, 7, 14}, w{80, 16, 3, 3};
+  i.output(conv_wgrad(i.input("dy", x), i.input("x", x), w, padded(1, 1, 5)), "dw", w);
+  setenv("SINTER_DEPTHWISE", "mma", 1);
+  const auto kernels = planned(*i.g).kernels;
+  const ScheduledKernel k = schedule_kernel(kernels.front(), device_model("sm_90a"), {});
+  unsetenv("SINTER_DEPTHWISE");
+  CHECK(kernels.size() == 1);
+  CHECK(k.as<NarrowGroupsGradientConfig>());
+  CHECK(k.microseconds > 2 * device_model("sm_90a").launch_microseconds);
 }
 
 TEST_CASE("volumes in groups are multiplied by warpgroups") {

