@@ -2,6 +2,9 @@
 // random numbers, against independent definitions.
 #include "support/device_on_host.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -14,6 +17,7 @@
 #include "reference/bounded_math.hpp"
 #include "reference/element.hpp"
 #include "reference/philox.hpp"
+#include "schedule/attention/forward_parts.hpp"
 #include "sinter/ops/pointwise_host.hpp"
 #include "support/catch.hpp"
 
@@ -159,6 +163,25 @@ TEST_CASE("rounding a double to odd first makes the second rounding the only one
   CHECK(device::round_to_odd(1e300) == 0x1.fffffep127f);
   CHECK(std::isinf(device::round_to_odd(INFINITY)));
   CHECK(std::isnan(device::round_to_odd(NAN)));
+}
+
+TEST_CASE("schedules count with the rows and columns that the device library has") {
+  const auto& files = sinter::embedded_files();
+  const auto says = [&](std::string_view name, const std::string& declaration) {
+    const auto file = std::find_if(std::begin(files), std::end(files), [&](const auto& f) {
+      return std::string_view(f.name).ends_with(name);
+    });
+    return file != std::end(files) &&
+           std::string_view(file->text).find(declaration) != std::string_view::npos;
+  };
+  constexpr int kRows = sinter::kEpilogueTileBytes / 4 / sinter::kEpilogueTileColumns;
+  CHECK(says("/contraction_epilogue_tile.cuh",
+             fmt::format("struct EpilogueTile {{\n  static constexpr int rows = {}, columns = {};",
+                         kRows, sinter::kEpilogueTileColumns)));
+  CHECK(says("/attention_forward_parts.cuh",
+             fmt::format("struct BlocksOfRows {{\n  static constexpr int rows = {};",
+                         sinter::kJoinedRows)));
+  CHECK_FALSE(says("/attention_forward_parts.cuh", "static constexpr int rows = 17;"));
 }
 
 // in_both_words() says why.

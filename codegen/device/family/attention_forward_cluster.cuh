@@ -144,7 +144,7 @@ SINTER_DEVICE bool join_cluster(float* parts, int warpgroup, Scale scale, float*
         float4{divided ? 0.0f : largest, total, largest, 0};
   });
   hardware::cluster_barrier();
-  constexpr int blocks_of_rows = (rows + 15) / 16;
+  constexpr int blocks_of_rows = (rows + BlocksOfRows::rows - 1) / BlocksOfRows::rows;
   const int rank = hardware::cluster_rank();
   const bool joins = rank < blocks_of_rows && warpgroup % alternating == 0;
   if (joins) {

@@ -73,8 +73,9 @@ SINTER_DEVICE QuadOfPart add_up_quad(int count, int row, int column, Scale scale
   return all;
 }
 
-// Which blocks of 16 rows, those of a warp's sums, a warpgroup joins.
+// Which blocks of rows, those of a warp's sums, a warpgroup joins.
 struct BlocksOfRows {
+  static constexpr int rows = 16;
   int first = 0, step = 1;
 };
 // All parts of these rows, by a warpgroup, whose threads meet(). `scale`: ScoreScale;
@@ -84,7 +85,7 @@ SINTER_DEVICE void add_up_parts(BlocksOfRows joined, int count, Scale scale, flo
                                 Sums& out, RowSoftmax& softmax, const Read& read,
                                 const Meet& meet) {
   constexpr int columns = Sums::columns;
-  constexpr int block = 16;  // rows at a time, those of one warp's sums
+  constexpr int block = BlocksOfRows::rows;
   constexpr int chunk = columns < 128 ? columns : 128, pitch = chunk + 8, quads = chunk / 4;
   static_assert(chunk % 8 == 0 && block * quads % 32 == 0);
   const int thread = static_cast<int>(threadIdx.x % 128);

@@ -207,8 +207,8 @@ void share_keys(const KernelSpec& spec, double units, const DeviceModel& device,
 }
 
 bool joins_many_rows(const AttentionConfig& e, const DeviceModel& device) {
-  constexpr int kFewRows = 16, kFewestBlocks = 4;
-  return e.consumers == 1 && e.part_rows > kFewRows && e.key_blocks >= kFewestBlocks &&
+  constexpr int kFewestBlocks = 4;
+  return e.consumers == 1 && e.part_rows > kJoinedRows && e.key_blocks >= kFewestBlocks &&
          2 * static_cast<int>(e.grid) > device.sms;
 }
 
@@ -222,15 +222,14 @@ double microseconds_of_join(const AttentionConfig& e, double items, int width,
   constexpr double kMeasured = 16;  // parts that kCluster was measured with
   const double parts = std::max(1.0, e.grid / items);
   if (e.attention.parts >= 0 && e.consumers > 1) return kCount + kRead * (1 + std::ceil(parts));
-  // Of a cluster, from shared memory, 16 rows by each block. (One query of b16, 64 heads of one,
-  // d128, 16,384 keys in clusters of six, by one and two warpgroups: 36.6 and 37.6, without the
-  // join 34.7 and 34.5; 32 heads 36.0 and 36.4.) What is known of few rows, few blocks and two
+  // Of a cluster, from shared memory, kJoinedRows by each block. (One query of b16, 64 heads of
+  // one, d128, 16,384 keys in clusters of six, by one and two warpgroups: 36.6 and 37.6, without
+  // the join 34.7 and 34.5; 32 heads 36.0 and 36.4.) What is known of few rows, few blocks and two
   // walks is of joins by one block.
   constexpr double kPart = 0.067;
-  constexpr int kRows = 16;
   if (joins_many_rows(e, device))
-    return kCluster +
-           kPart * e.key_blocks * e.alternating * (std::ceil(kRows * up(width, 16) / kAtOnce) - 1);
+    return kCluster + kPart * e.key_blocks * e.alternating *
+                          (std::ceil(kJoinedRows * up(width, 16) / kAtOnce) - 1);
   if (e.key_blocks > 1)
     return (kCluster + kClusterMore * (std::ceil(e.part_rows * up(width, 16) / kAtOnce) - 1)) *
            (e.consumers > 1 ? e.key_blocks / kMeasured : 1);

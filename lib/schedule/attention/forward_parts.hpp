@@ -63,6 +63,9 @@ PartOfKeys part_of_keys(const AttentionConfig& e, std::int64_t width);
 // CTAs. `units`: tiles of keys of all.
 void share_keys(const KernelSpec& spec, double units, const DeviceModel& device,
                 AttentionConfig& e);
+// Rows that a warpgroup joins at once, those of one warp's sums: struct BlocksOfRows of
+// codegen/device/family/attention_forward_parts.cuh.
+inline constexpr int kJoinedRows = 16;
 // Whether the blocks of clusters on most SMs join more rows than one warp's sums have, each some.
 bool joins_many_rows(const AttentionConfig& e, const DeviceModel& device);
 // What joining the parts of a tile of rows takes; `items`: how many tiles there are; `width`:
