@@ -6,8 +6,9 @@
 // reach out of the row; the first comes last in order, so that what is special about the ends
 // stands in one place. Where columns are reduced, too, a block takes rows of one kind only, which
 // start alike. Weights do not start where rows do: they are fetched as aligned pieces and cut out
-// of them where they are used (Phase::cut). Elements out of the row are computed, too, where that
-// reaches no memory (Phase::anywhere), and do not count.
+// of them where they are used (Phase::cut). A phase whose statements read no memory
+// (Phase::anywhere) computes the elements outside of the row as well, where a test of each would
+// cost more; they do not count.
 //
 // Where rows lie together, Config::misaligned says that neighbours start anywhere: they are cut out
 // of the aligned pieces around them. The last ones along index `outer_rank - 1` end with it, so

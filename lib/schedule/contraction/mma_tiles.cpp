@@ -29,8 +29,8 @@ constexpr MmaTile kTiles[] = {{128, 256, 2, 4},
                               {64, 64, 4, 2}};
 bool is_streamed(const MmaWork& w) { return w.a.streamed || w.b.streamed; }
 
-// Of few rows: with the sides changed where the columns are few.
-MmaTile turned(const MmaWork& w, MmaTile t) {
+// A tile for few rows, its sides swapped where the columns are the few.
+MmaTile swapped_for(const MmaWork& w, MmaTile t) {
   if (!rows_are_fewer(w)) std::swap(t.m, t.n), std::swap(t.warps_m, t.warps_n);
   return t;
 }
@@ -47,7 +47,7 @@ MmaTile streamed_tile(const MmaWork& w, const DeviceModel& device) {
   MmaTile t = short_side <= 16   ? MmaTile{16, 128, 1, 4}
               : short_side <= 32 ? MmaTile{32, 128, 1, 4}
                                  : MmaTile{64, 128, 1, 4};
-  t = turned(w, t);
+  t = swapped_for(w, t);
   t.stages = short_side <= 32 ? 4 : 3;
   t.line = streamed_depth(w) * w.bytes;
   const double tiles = tiles_of(w, t);
@@ -67,9 +67,9 @@ MmaTile held_tile(const MmaWork& w) {
   constexpr double kMostStreamed = 96;  // registers
   constexpr int kLeastTurns = 2;
   const double short_side = std::min(w.rows, w.columns);
-  MmaTile t = turned(w, short_side <= 16   ? MmaTile{16, 64, 1, 4}
-                        : short_side <= 32 ? MmaTile{32, 64, 2, 2}
-                                           : MmaTile{64, 128, 2, 4});
+  MmaTile t = swapped_for(w, short_side <= 16   ? MmaTile{16, 64, 1, 4}
+                             : short_side <= 32 ? MmaTile{32, 64, 2, 2}
+                                                : MmaTile{64, 128, 2, 4});
   const int most_steps = short_side <= 32 ? 4 : 2;
   t.line = 128;
   t.stages = 3;
