@@ -26,6 +26,12 @@ def norms_in_segments():
     g.tensor("x", [37, 256])
     quantise(g, norm(g, "rmsnorm", "x", [37, 256]), "f8e4m3", "f8e8m0", 32)
 
+    # An epsilon of as many dims as the rows, as cuDNN's frontend gives it.
+    g = Graph("segments_rmsnorm_ranked_epsilon", "bf16")
+    g.tensor("x", [7, 384])
+    quantise(g, norm(g, "rmsnorm", "x", [7, 384]), "f8e4m3", "f32", 128)
+    g.tensor("epsilon", [1, 1])
+
     # A residual sum and the norm leave, too; several tokens of several images.
     g = Graph("segments_residual_layernorm_f8", "bf16")
     for t in ("x", "residual"):

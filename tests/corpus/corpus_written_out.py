@@ -170,6 +170,13 @@ g.output("stats", data_type="f32")
 g.matmul(g.pointwise("div", "p", e, "total"), "v", "o")
 g.output("o")
 
+# The same heads, scaled by a number of as many dims as the scores have.
+g, x = start("joined_heads_ranked_scale", 48, 48, heads)
+g.tensor("scale", [1] * 5)
+g.node("softmax", {"X": x}, "p", axis=4)
+g.matmul("p", "v", "o")
+g.output("o")
+
 # The bias of pairs and the mask of keys that protein models add, with a gate.
 def pairs_and_keys(name, b, h, s, d, mask, io="bf16"):
     g = Graph("attention_written_out_" + name, io)

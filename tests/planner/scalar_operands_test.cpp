@@ -1,5 +1,6 @@
 // Pass-by-value scalars as operands of what reads memory: they are copied there first.
 #include "planner/planned.hpp"
+#include "planner/rewrite/pass.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"
 
@@ -44,4 +45,29 @@ TEST_CASE("a number that a builder is given counts as its type holds it") {
   CHECK(text.find("\"value\": 3}") != std::string::npos);
   CHECK(text.find("\"value\": 2147483647}") != std::string::npos);
   CHECK(lower(g).graph->tensors()[1].integer_value == 3);
+}
+
+// As cuDNN's frontend gives them: of as many dims as what reads them, which a view changes.
+TEST_CASE("numbers of any rank move with views") {
+  const auto kernels = [](Graph& g) {
+    REQUIRE(g.check().empty());
+    GraphCase c(g, Fill::normal, 7);
+    c.clear_outputs();
+    interpret_fused(g, {.architecture = "sm_90a"}, c.lowered(), c.memory());
+    const Comparison r = c.judge();
+    INFO(r.first_wrong);
+    CHECK((r.ok() && r.compared > 0));
+    const Lowered l = rewritten(lower(g), device_model("sm_90a"));
+    return partition(*l.graph, true, "sm_90a", l.regions).kernels.size();
+  };
+  // Heads that share keys, written out: one kernel has them as batches of fewer dims.
+  for (const int rank : {1, 5}) {
+    CAPTURE(rank);
+    Graph g({.io = bf16});
+    const auto q = g.tensor("q", {1, 2, 3, 40, 32}), k = g.tensor("k", {1, 2, 1, 40, 32}),
+               v = g.tensor("v", {1, 2, 1, 40, 32});
+    const auto scores = matmul(q, transpose(k, {0, 1, 2, 4, 3})) * g.scalar(0.2).of_rank(rank);
+    g.output(matmul(softmax(scores, {.axis = 4}).y, v), "o");
+    CHECK(kernels(g) == 1);
+  }
 }

@@ -212,11 +212,13 @@ TEST_CASE("a kernel whose threads copy rows has the SM alone") {
 
 // Segments have as many threads of a warp as their elements take, and come behind the row's sums.
 TEST_CASE("a norm that is quantised in blocks is one kernel") {
-  const auto norm = [](Graph& g, Dims dim, Dims stride = {}) {
+  const auto norm = [](Graph& g, Dims dim, Dims stride = {}, int epsilon_rank = 1) {
     const auto x = g.tensor({.name = "x", .dim = dim, .stride = stride});
     Dims axis = Dims::filled(dim.size(), 1);
     axis.back() = dim.back();
-    return rmsnorm(x, g.tensor({.name = "scale", .dim = axis}), Tensor{}, 1e-5).y;
+    return rmsnorm(x, g.tensor({.name = "scale", .dim = axis}), Tensor{},
+                   g.scalar(1e-5).of_rank(epsilon_rank))
+        .y;
   };
   const auto quantise = [](Graph& g, Tensor x, std::int64_t block) {
     const Quantized q = block_scale_quantize(x, {.block_size = block}, f8e4m3, f8e8m0);
@@ -242,6 +244,10 @@ TEST_CASE("a norm that is quantised in blocks is one kernel") {
     REQUIRE(of.size() == (fits ? 1 : 2));
     CHECK(of[0].rowwise().segment == (fits ? block : 0));
   }
+  // An epsilon of as many dims as what is normalised.
+  const auto ranked = Shared<Graph>::make(GraphOptions{.io = bf16});
+  quantise(*ranked, norm(*ranked, {5, 3, 384}, {}, 3), 32);
+  CHECK(kernels(*ranked).size() == 1);
   // Rows that lie next to each other have their segments far apart in memory.
   const auto across = Shared<Graph>::make(GraphOptions{.io = bf16});
   quantise(*across, norm(*across, {16, 96}, {1, 16}), 32);

@@ -106,7 +106,8 @@ TensorId MovedViews::shown_part(const Node& n, const ConcatenateAttributes& c,
 
 TensorId MovedViews::operand(TensorId t, const View& v, NodeId like) {
   const OperandView o = operand_view(v, g[t].dim).value_or(OperandView{});
-  if (!o.view) return t;
+  if (!o.view || reads_as_it_is(t, o.to)) return t;
+  if (g[t].has_value) return g.scalar(g[t].value, g.type(t), o.to.size());
   if (o.dim == g[t].dim) {
     const TensorId s = shown(t, *o.view);
     return s != kNoTensor ? s : view(t, *o.view, like);
@@ -115,10 +116,15 @@ TensorId MovedViews::operand(TensorId t, const View& v, NodeId like) {
   return view(view(t, ranked, like), *o.view, like);
 }
 
+bool MovedViews::reads_as_it_is(TensorId t, const Dims& to) const {
+  return g[t].has_value && g[t].dim.size() <= to.size() && count(to) == 1;
+}
+
 bool MovedViews::shows(TensorId t, const View& v) const {
   const auto o = operand_view(v, g[t].dim);
   if (!o || !o->view) return o.has_value();
-  if (g[t].has_value) return false;
+  if (g[t].has_value)
+    return reads_as_it_is(t, o->to) || (!g[t].bound_value && is_floating(g.type(t)));
   if (o->dim == g[t].dim && shown(t, *o->view) != kNoTensor) return true;
   if (o->view->op != OpKind::reshape) return true;
   const auto at = g.location(t);
@@ -132,6 +138,7 @@ bool MovedViews::hoists(TensorId t, const View& v, int& budget, Small small) con
   const auto o = operand_view(v, g[t].dim);
   if (!o) return false;
   if (!o->view) return true;  // the same for all that the view shows
+  if (g[t].has_value) return shows(t, v);
   if (small == Small::stored && g.is_virtual(t) && g[t].dim != v.from &&
       kSmall * count(g[t].dim) <= count(v.from))
     return o->view->op == OpKind::reshape;

@@ -65,6 +65,9 @@ class MovedViews {
   // Whether a tensor of at most so many elements is computed from such or from memory, element by
   // element (sines of positions): a kernel of its own makes it, whoever reads it.
   bool is_table(TensorId t, std::int64_t most, int& nodes) const;
+  // Whether a number, whose dims are all 1 and as many as the caller gives it, broadcasts where
+  // `to` does.
+  bool reads_as_it_is(TensorId t, const Dims& to) const;
   // The axis of these indices over the dims that `v` shows, or -1.
   int shown_axis(TensorId t, const View& v) const;
   TensorId shown_part(const Node& n, const ConcatenateAttributes& c, const SliceAttributes& s,

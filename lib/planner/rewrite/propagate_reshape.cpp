@@ -139,7 +139,7 @@ class Cluster {
     if (!o) return false;
     const Node* n = elementwise(g_, t);
     const bool reduction = !n && (n = g_.made_by(t, OpKind::reduction));
-    if (!o->view || !n) return (!o->view || lies(t)) && views_.shows(t, view_);
+    if (!o->view || !n) return (!o->view || g_[t].has_value || lies(t)) && views_.shows(t, view_);
     if (g_[t].output && !views_.shows(t, view_)) return false;
     if (g_[t].output && view_.op == OpKind::transpose && o->dim != g_[t].dim) return false;
     // Split rows would be reduced over more axes.
