@@ -70,6 +70,9 @@ TEST_CASE("operands with odd rows are copied for the accelerator where that is f
   // Also where threads could shift the lines of the other one.
   CHECK(families(for_sm_90a(*matmul_graph(300, 5000, 1111))) == kBothFirst);
   CHECK(families(for_sm_90a(*matmul_graph(8, 8, 75))) == kAlone);
+  // Rows of multiples of 8 bytes, of which the portable engine copies more than it multiplies.
+  CHECK(families(for_sm_90a(*matmul_graph(2000, 2048, 500))) == kBothFirst);
+  CHECK(families(for_sm_90a(*matmul_graph(64, 2000, 500))) == kAlone);
   check_values(*matmul_graph(65, 40, 1111));
 }
 

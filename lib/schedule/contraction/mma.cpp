@@ -75,14 +75,27 @@ bool light(const KernelSpec& spec, const MmaConfig& e) {
 // the place of every chunk of 16 bytes is computed from its number; fragments that were copied as
 // f32 are rounded. (Filter gradient of 128 channels of 28 x 28 in tf32, 64 images, on an H200: 180
 // us, 75 without these. 64 images of 33 x 33, 100 channels, 3 x 3 of bf16: 53.6, 28.8 without.)
+// Copies of less than 16 bytes pass through the first-level cache, one after another. (Rows of k of
+// bf16 on an H200, us, measured, estimated without and so: 2048 x 2048 x 1002 in fours of bytes
+// 61.8, 25.0 and 62.6; in eights 512 x 2048 x 4100 53.5, 29.7 and 58.5, 8 of 1024 x 1024 x 500
+// 55.1, 28.7 and 56.8, 2000 x 2048 x 500 24.9, 15.4 and 24.8, 200 of 100 x 100 x 500 25.6, 17.4
+// and 26.8. Of short ones other blocks' epilogues hide it: 100352 x 58 x 58 with scale, bias and
+// relu 18.5, 18.8 without.)
 double clocks_beside(const KernelSpec& spec, const MmaConfig& e, const MmaTile& t) {
-  constexpr double kPlace = 28, kRound = 3, kIssued = 4 * 32;  // instructions of a thread; a clock
+  // Instructions of a thread, or as much time as so many take; a clock.
+  constexpr double kPlace = 28, kRound = 3, kNarrow = 30, kIssued = 4 * 32;
+  constexpr int kShort = 96;  // elements of k
+  const bool places = spec.contraction().k() > 1,
+             copies = !places && elements(spec.extent, spec.contraction().first_k(),
+                                          spec.extent.size()) >= kShort;
   const int bytes = info(e.number).bytes;
   const auto of = [&](const MmaOperand& o, int rows, int readers) {
     if (!o.copied) return 0.0;
-    const double places = spec.contraction().k() > 1 ? kPlace * rows * bytes / 16 : 0,
+    const bool narrow = copies && o.packing.width * bytes < kMoveBytes;
+    const double place = places ? kPlace * rows * bytes / kMoveBytes : 0,
+                 copy = narrow ? kNarrow * rows / o.packing.width : 0,
                  rounds = e.number == DataType::tf32 ? kRound * rows * readers : 0;
-    return places + rounds;
+    return place + copy + rounds;
   };
   return (of(e.a, t.m, t.warps_n) + of(e.b, t.n, t.warps_m)) / kIssued;
 }
