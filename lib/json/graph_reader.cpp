@@ -83,15 +83,12 @@ class GraphReader {
 };
 
 // "did you mean ..." of the tensors that are declared or produced; nothing in documents of very
-// many.
+// Of those that are declared or produced, unless they are very many.
 std::string GraphReader::nearest_tensor(TensorId unknown) const {
-  constexpr std::size_t kMostCompared = 2000;
-  if (ids_.size() > kMostCompared) return {};
   std::vector<std::string_view> known;
-  for (const auto& [name, id] : ids_)
-    if (id != unknown &&
-        (declared_[static_cast<std::size_t>(id)] || maker_[static_cast<std::size_t>(id)] >= 0))
-      known.emplace_back(name);
+  for (auto at = ids_.begin(); at != ids_.end() && ids_.size() < 2000; ++at)
+    if (const auto id = static_cast<std::size_t>(at->second); declared_[id] || maker_[id] >= 0)
+      known.emplace_back(at->first);
   std::ranges::sort(known);
   return suggestion((*graph_)[unknown].name, known);
 }
