@@ -1,4 +1,5 @@
-// Pass-by-value scalars as operands of what reads memory: they are copied there first.
+// Pass-by-value scalars and small operands: copied to memory for what reads them there, and moved
+// with views.
 #include "planner/planned.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "sinter/compile.hpp"
@@ -6,6 +7,23 @@
 
 using namespace sinter;
 using namespace sinter::test;
+
+namespace {
+
+// How many there are of the rewritten graph, whose values are right.
+std::size_t kernels(Graph& g) {
+  REQUIRE(g.check().empty());
+  GraphCase c(g, Fill::normal, 7);
+  c.clear_outputs();
+  interpret_fused(g, {.architecture = "sm_90a"}, c.lowered(), c.memory());
+  const Comparison r = c.judge();
+  INFO(r.first_wrong);
+  CHECK((r.ok() && r.compared > 0));
+  const Lowered l = rewritten(lower(g), device_model("sm_90a"));
+  return partition(*l.graph, true, "sm_90a", l.regions).kernels.size();
+}
+
+}  // namespace
 
 TEST_CASE("gradients of resampling read scalars from memory") {
   for (const char* node : {R"("mode": "maxpool", "inputs": {"DY": "dy", "X": "x"})",
@@ -49,17 +67,6 @@ TEST_CASE("a number that a builder is given counts as its type holds it") {
 
 // As cuDNN's frontend gives them: of as many dims as what reads them, which a view changes.
 TEST_CASE("numbers of any rank move with views") {
-  const auto kernels = [](Graph& g) {
-    REQUIRE(g.check().empty());
-    GraphCase c(g, Fill::normal, 7);
-    c.clear_outputs();
-    interpret_fused(g, {.architecture = "sm_90a"}, c.lowered(), c.memory());
-    const Comparison r = c.judge();
-    INFO(r.first_wrong);
-    CHECK((r.ok() && r.compared > 0));
-    const Lowered l = rewritten(lower(g), device_model("sm_90a"));
-    return partition(*l.graph, true, "sm_90a", l.regions).kernels.size();
-  };
   // Heads that share keys, written out: one kernel has them as batches of fewer dims.
   for (const int rank : {1, 5}) {
     CAPTURE(rank);
@@ -70,4 +77,14 @@ TEST_CASE("numbers of any rank move with views") {
     g.output(matmul(softmax(scores, {.axis = 4}).y, v), "o");
     CHECK(kernels(g) == 1);
   }
+}
+
+// Each operand converted for itself, as where a graph computes in f32: channels that become pixels.
+TEST_CASE("converted operands that broadcast move with views") {
+  Graph g({.io = bf16});
+  const auto x = identity(g.tensor("x", {2, 12, 6, 10})),
+             b = identity(g.tensor("b", {1, 12, 1, 1})), c = identity(g.tensor("c", {1, 12, 1, 1}));
+  const auto shuffled = transpose(reshape(x * b + c, {2, 3, 2, 2, 6, 10}), {0, 1, 4, 2, 5, 3});
+  g.output(relu(reshape(shuffled, {2, 3, 12, 20})), "y");
+  CHECK(kernels(g) == 1);
 }

@@ -146,9 +146,10 @@ bool MovedViews::hoists(TensorId t, const View& v, int& budget, Small small) con
   if (const Node* n = recomputed(t)) {
     int nodes = kMostChained;
     if (v.op == OpKind::slice && is_table(t, count(v.from) / kSmall, nodes)) return true;
-    if (g[t].dim != v.from || --budget < 0) return false;
+    const auto of = computed_again(t, v);
+    if (!of || --budget < 0) return false;
     return std::all_of(n->inputs.begin(), n->inputs.end(),
-                       [&](TensorId x) { return x < 0 || hoists(x, v, budget, small); });
+                       [&](TensorId x) { return x < 0 || hoists(x, *of, budget, small); });
   }
   if (in_memory(t) || stored_anyway(t)) return shows(t, v);
   return o->dim == g[t].dim && shown(t, *o->view) != kNoTensor;
@@ -173,6 +174,16 @@ int MovedViews::shown_axis(TensorId t, const View& v) const {
   return kept_axis({v.op, v.attributes, o->dim, o->to}, axis + o->dim.size() - g[t].dim.size());
 }
 
+std::optional<View> MovedViews::computed_again(TensorId t, const View& v) const {
+  const Node* const n = recomputed(t);
+  if (!n) return {};
+  if (g[t].dim == v.from) return v;
+  const auto o = operand_view(v, g[t].dim);
+  return is_identity(*n) && o && o->dim == g[t].dim && g[n->inputs[0]].dim == g[t].dim
+             ? o->view
+             : std::nullopt;
+}
+
 const Node* MovedViews::recomputed(TensorId t) const {
   return g.is_virtual(t) ? elementwise(g, t) : nullptr;
 }
@@ -193,11 +204,12 @@ TensorId MovedViews::hoisted(TensorId t, const View& v, NodeId like) {
   const OperandView o = operand_view(v, g[t].dim).value_or(OperandView{});
   if (!o.view) return t;
   const bool indices = indexes(t, v);
-  if (!indices && (!recomputed(t) || g[t].dim != v.from)) return operand(t, v, like);
+  const auto of = indices ? v : computed_again(t, v);
+  if (!of) return operand(t, v, like);
   for (const auto& [view, to] : hoisted_[t])
     if (view.op == v.op && view.attributes == v.attributes && view.to == v.to) return to;
-  const TensorId y = g.tensor_like(t, indices ? o.to : v.to, g.type(t), "_part");
-  hoisted_into(y, t, v);
+  const TensorId y = g.tensor_like(t, o.to, g.type(t), "_part");
+  hoisted_into(y, t, *of);
   hoisted_[t].push_back({v, y});
   return y;
 }

@@ -49,6 +49,9 @@ class MovedViews {
   bool stored_anyway(TensorId t) const;
   // The node that is computed again on what a view shows, or null.
   const Node* recomputed(TensorId t) const;
+  // What of its operands is read where it is: `v`, or of an operand that is converted and
+  // broadcasts its own view; nothing where it is not computed again.
+  std::optional<View> computed_again(TensorId t, const View& v) const;
   // Whether a tensor holds indices along an axis that a reshape keeps: it is made over other dims.
   bool indexes(TensorId t, const View& v) const { return shown_axis(t, v) >= 0; }
   // Whether what `v` shows of a tensor can be computed from tensors that are in memory anyway, or
