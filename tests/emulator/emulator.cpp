@@ -32,6 +32,9 @@ namespace fs = std::filesystem;
 
 // clang++ without optimisation, where CMake found one, compiles kernels in half the time of g++
 // -Og, and they run a quarter longer: together it takes two thirds. g++ -O0 takes as long as -Og.
+// (Six texts of eight kernels, clang++ 14, s of a core: 2.20, of which 1.06 are the front end's and
+// 0.19 the linker's; linked by lld 2.24, by gold 2.18; without exceptions and RTTI 2.25, without
+// unwind tables 2.18, with the precompiled header's code emitted 2.13.)
 constexpr const char* kClang = "-O0";
 // Without the first two, libraries would share the variables of their inline functions, and look
 // for initialisers of those that are declared in a function. g++ 12's induction variables lead it
