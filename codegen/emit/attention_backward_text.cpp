@@ -236,7 +236,9 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
     out.close("};");
   } else {
     out.open("struct SumsDQ {{");
-    print_box_store(out, *e.sums, "map_dq", "add", "add_box");
+    if (a.dq_factor)
+      out.line("static constexpr float factor = {};", literal(*a.dq_factor, DataType::f32));
+    print_box_store(out, *e.sums, "map_dq", "add", a.dq_factor ? "store_box" : "add_box");
     if (e.in_order) print_line(out, {spec, names, "Config", "Coord"}, a.sums, 1);
     out.close("};");
   }

@@ -23,6 +23,7 @@ class Decisions {
     heads_packed,  // of an attention: whether heads are rows of one product
     key_parts,     // of an attention
     query_parts,   // of its gradients
+    stored_dq,     // of these: whether a tile of keys has all of dQ
     depth_parts,   // of a contraction
     joined,        // of a product: whether another one adds up its sums with its own
     images,        // of a filter's gradient: that it is summed over, before they are cut

@@ -18,6 +18,7 @@ import corpus_depthwise  # noqa: F401
 import corpus_edges  # noqa: F401
 import corpus_f8_caches  # noqa: F401
 import corpus_few_filters  # noqa: F401
+import corpus_few_keys  # noqa: F401
 import corpus_few_rows  # noqa: F401
 import corpus_first_layers  # noqa: F401
 import corpus_gradients  # noqa: F401

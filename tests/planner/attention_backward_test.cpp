@@ -248,13 +248,13 @@ TEST_CASE("CTAs share the queries of a tile of keys where tiles leave SMs idle")
   }
   // dK and dV are added up by one kernel where they are alike, else by two; what is wanted alone.
   Attention a = few_keys;
-  CHECK(families(planned(a)) == std::vector{rows, fused, each, each});
+  CHECK(families(planned(a)) == std::vector{rows, fused, each});
   a.dv = 32;
-  CHECK(families(planned(a)) == std::vector{rows, each, fused, each, each, each});
+  CHECK(families(planned(a)) == std::vector{rows, fused, each, each});
   a.wanted = "v";
   CHECK(families(planned(a)) == std::vector{fused, each});
   a.wanted = "q";
-  CHECK(families(planned(a)) == kZerosApart);
+  CHECK(families(planned(a)) == std::vector{rows, fused});
 }
 
 TEST_CASE("the workspace of attention backward has no scores") {

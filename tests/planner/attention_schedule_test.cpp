@@ -1,13 +1,16 @@
 // How many CTAs of attention forward lie on an SM, and how many warps have the same rows; in which
-// order gradients walk over queries.
+// order gradients walk over queries, and how those of few keys are computed.
 #include <algorithm>
 #include <utility>
 
+#include "emit/emit.hpp"
 #include "planned.hpp"
+#include "runtime/compiler.hpp"
 #include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 #include "schedule/scheduled_kernel.hpp"
 #include "sinter/sinter.hpp"
+#include "support/can_compile.hpp"
 #include "support/catch.hpp"
 #include "target/device_model.hpp"
 
@@ -113,29 +116,49 @@ TEST_CASE("blocks of clusters on most SMs join the parts of many rows, each some
 struct Gradients {
   std::int64_t heads = 64, key_heads = 8, d = 128, dv = 128;
   SdpaAttributes attributes = {.causal_mask = true};
+  std::int64_t queries = 8192, keys = 8192;
+  bool bias = false, lengths = false, blocks = false;
 };
 
-int blocks_of_round(const Gradients& c, std::string_view target = "sm_90a") {
+Partition gradients_of(const Gradients& c, std::string_view target) {
   Graph g({.io = bf16});
-  const auto tensor = [&](const char* name, std::int64_t heads, std::int64_t width) {
-    return g.tensor({.name = name, .dim = {1, heads, 8192, width}});
+  const auto tensor = [&](const char* name, std::int64_t heads, std::int64_t rows,
+                          std::int64_t width) {
+    return g.tensor({.name = name, .dim = {1, heads, rows, width}});
   };
-  const Tensor q = tensor("q", c.heads, c.d), k = tensor("k", c.key_heads, c.d),
-               v = tensor("v", c.key_heads, c.dv), o = tensor("o", c.heads, c.dv),
-               d_o = tensor("do", c.heads, c.dv), stats = tensor("stats", c.heads, 1).type(f32);
+  const Tensor q = tensor("q", c.heads, c.queries, c.d), k = tensor("k", c.key_heads, c.keys, c.d),
+               v = tensor("v", c.key_heads, c.keys, c.dv),
+               o = tensor("o", c.heads, c.queries, c.dv),
+               d_o = tensor("do", c.heads, c.queries, c.dv),
+               stats = tensor("stats", c.heads, c.queries, 1).type(f32);
   SdpaInputs more;
+  if (c.bias) more.bias = tensor("bias", c.heads, c.queries, c.keys);
+  if (c.blocks)
+    more.block_mask = tensor("blocks", c.heads, (c.queries + 127) / 128, (c.keys + 1023) / 1024)
+                          .type(DataType::u8);
+  if (c.lengths) {
+    more.seq_len_q = g.tensor({.name = "lq", .dim = {1, 1, 1, 1}, .data_type = DataType::i32});
+    more.seq_len_kv = g.tensor({.name = "lk", .dim = {1, 1, 1, 1}, .data_type = DataType::i32});
+  }
   if (c.attributes.dropout_probability > 0) {
     more.seed = g.tensor({.name = "seed", .dim = {1}, .data_type = DataType::i64});
     more.offset = g.tensor({.name = "offset", .dim = {1}, .data_type = DataType::i64});
   }
   const auto r = sdpa_backward(q, k, v, o, d_o, stats, c.attributes, more);
   g.output(r.dq, "dq"), g.output(r.dk, "dk"), g.output(r.dv, "dv");
+  if (c.bias) g.output(r.dbias, "dbias");
   REQUIRE(g.check().empty());
-  for (const KernelSpec& spec : for_target(g, target).kernels)
+  return for_target(g, target);
+}
+AttentionBackwardConfig config_of(const Gradients& c, std::string_view target = "sm_90a") {
+  for (const KernelSpec& spec : gradients_of(c, target).kernels)
     if (spec.as_attention_backward())
-      return plan_attention_backward(spec, device_model(target))->blocks_of_round;
+      return plan_attention_backward(spec, device_model(target)).value();
   FAIL("it is not one kernel");
-  return 0;
+  return {};
+}
+int blocks_of_round(const Gradients& c, std::string_view target = "sm_90a") {
+  return config_of(c, target).blocks_of_round;
 }
 
 TEST_CASE("gradients of many heads over one walk tile by tile of queries") {
@@ -156,6 +179,93 @@ TEST_CASE("gradients of many heads over one walk tile by tile of queries") {
         SdpaAttributes{.causal_mask = true, .deterministic = true}})
     CHECK(blocks_of_round({.attributes = a}) == 0);
   CHECK(blocks_of_round({}, "sm_80") == 0);
+}
+
+// Of few keys and queries.
+Gradients few(std::int64_t queries, std::int64_t keys, std::int64_t d = 64,
+              SdpaAttributes attributes = {}) {
+  return {.heads = 300,
+          .key_heads = 300,
+          .d = d,
+          .dv = d,
+          .attributes = attributes,
+          .queries = queries,
+          .keys = keys};
+}
+
+TEST_CASE("dQ is stored where one tile of keys has all of it") {
+  const auto stored = [](const Gradients& c, std::string_view target = "sm_90a") {
+    const Partition p = gradients_of(c, target);
+    const bool converts = p.kernels.back().as_attention_backward() == nullptr;
+    for (const KernelSpec& spec : p.kernels)
+      if (const auto* a = spec.as_attention_backward()) {
+        CHECK(converts != a->dq_factor.has_value());
+        return a->dq_factor.has_value();
+      }
+    FAIL("it is not one kernel");
+    return false;
+  };
+  CHECK(stored(few(200, 128)));
+  CHECK_FALSE(stored(few(200, 129)));
+  CHECK(stored(few(200, 100, 128)));
+  CHECK(stored(few(200, 77, 64, {.causal_mask = true})));
+  CHECK(stored(few(200, 64, 64, {.softcap = 20})));
+  CHECK(stored(few(90, 100, 64, {.causal_mask_bottom_right = true})));
+  Gradients shared = few(200, 100);
+  shared.key_heads = 150;
+  CHECK(stored(shared));
+  // Rows that meet no tile of keys begin as zeros.
+  CHECK_FALSE(stored(few(200, 100, 64, {.left_bound = 30})));
+  CHECK_FALSE(stored(few(200, 100, 64, {.causal_mask_bottom_right = true})));
+  Gradients hidden = few(200, 100, 64, {.padding_mask = true});
+  hidden.lengths = true;
+  CHECK_FALSE(stored(hidden));
+  hidden = few(200, 100);
+  hidden.blocks = true;
+  CHECK_FALSE(stored(hidden));
+  // Tiles of wide heads are shorter; lines that TMA does not store; other GPUs add to sums.
+  CHECK_FALSE(stored(few(200, 100, 192)));
+  CHECK_FALSE(stored(few(200, 100, 20)));
+  CHECK_FALSE(stored(few(200, 100), "sm_80"));
+}
+
+TEST_CASE("gradients of up to 64 keys have one consumer, and several CTAs on an SM") {
+  const auto is = [](const Gradients& c, int consumers, int blocks, int stages) {
+    INFO(c.queries << " queries, " << c.keys << " keys, d " << c.d);
+    const AttentionBackwardConfig e = config_of(c);
+    CHECK(e.consumers == consumers);
+    CHECK(e.least_blocks == blocks);
+    CHECK(e.stages == stages);
+  };
+  is(few(49, 49, 32), 1, 3, 1);
+  is(few(49, 64), 1, 2, 1);
+  is(few(65, 64, 32), 1, 2, 2);  // walks over two tiles of queries
+  is(few(49, 65), 2, 1, 2);
+  is(few(49, 49, 96), 1, 2, 1);
+  is(few(65, 49, 96), 2, 1, 2);  // whose two CTAs do not fit
+  is(few(49, 49, 104), 2, 1, 2);
+}
+
+TEST_CASE("kernels of gradients of few keys compile without spills", "[nvrtc]") {
+  if (!can_compile()) return;
+  Gradients bias = few(49, 49, 32);
+  bias.bias = true;
+  for (const Gradients& c :
+       {few(200, 128, 64, {.causal_mask = true}), few(200, 100, 128, {.causal_mask = true}),
+        few(4096, 77, 40), few(49, 49, 32), bias, few(64, 64, 32, {.causal_mask = true}),
+        few(64, 64, 64, {.causal_mask = true}), few(24, 24, 96, {.causal_mask = true})})
+    for (const KernelSpec& spec : gradients_of(c, "sm_90a").kernels) {
+      if (!spec.as_attention_backward()) continue;
+      const EmittedKernel kernel =
+          emit_kernel(schedule_kernel(spec, {device_model("sm_90a"), Tuning{}}));
+      INFO(c.queries << " queries, " << c.keys << " keys, d " << c.d);
+      std::string log;
+      const auto code = compile_uncached({kernel.source, kernel.entry, "sm_90a"}, &log);
+      if (!code) FAIL(code.error().message());
+      CAPTURE(log);
+      for (const char* complaint : {"serialized", "setmaxnreg ignored", "spill"})
+        CHECK(log.find(complaint) == std::string::npos);
+    }
 }
 
 }  // namespace

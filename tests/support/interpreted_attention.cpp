@@ -251,7 +251,7 @@ class Attention : KernelStatements {
                         locate(spec_.ports[port].access, to).offset, part == 0 ? scale * x : 0);
       });
     };
-    store(a.sums, dq, 1, 1);
+    store(a.sums, dq, a.dq_factor.value_or(1), 1);
     store(a.dk, dk, a.scale, a.parts);
     store(a.dv, dv, 1, a.parts);
   }

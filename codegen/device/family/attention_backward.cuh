@@ -52,7 +52,8 @@
 //                     (RowShift)
 //   struct BiasGradient   see attention_bias_gradient.cuh; not wanted where Score is plain
 //   struct SumsDQ     add(args, coordinates, row, column, from): adds a box of 32 columns and 64
-//                     rows
+//                     rows; where a tile of keys has all of dQ, `factor`, of the sums, and add()
+//                     stores a box of 64 columns of Number, which is dQ itself
 //   struct ResultDK, ResultDV   store(args, coordinates, row, column, from): boxes of 64 columns
 //                     and 64 rows of the operands' Number; of packed sequences, line(args,
 //                     coordinates): where a row's elements lie; or what
@@ -348,7 +349,8 @@ class BackwardConsumer {
         if constexpr (Wanted::dk) multiply_.add_dk(ds, state.stage);
         wgmma::wait<Wanted::dk ? 1 : 0>();
         typename Products::DQ{}.template get<0, S::columns_of_dq / 8>(dq.at);
-        stages_.add_dq(dq, S::ds + (i & 1) * S::TileDS::bytes, S::column_of_dq(consumer_, 0));
+        stages_.template add_dq<typename Wanted::ResultDQ>(dq, S::ds + (i & 1) * S::TileDS::bytes,
+                                                           S::column_of_dq(consumer_, 0));
       }
       if constexpr (S::takes_boxes) {
         typename S::PipeBoxes{shared_ + S::pipe_boxes}.release(boxes);

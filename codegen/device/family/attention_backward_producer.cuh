@@ -3,6 +3,7 @@
 #pragma once
 #include "sinter/device/family/attention_backward_order.cuh"
 #include "sinter/device/family/attention_backward_recompute.cuh"
+#include "sinter/device/family/attention_backward_results.cuh"
 #include "sinter/device/family/attention_backward_shape.cuh"
 
 namespace sinter::attention {
@@ -152,6 +153,45 @@ SINTER_DEVICE void put_rows(const Accumulator<float, columns>& dq, unsigned to) 
   }
 }
 
+// A consumer's 64 rows of `factor` times dQ, rounded, in boxes of 64 columns.
+template <class Number, int columns>
+SINTER_DEVICE void put_rounded(const Accumulator<float, columns>& dq, unsigned to, float factor) {
+  const int thread = hardware::thread() % 128, lane = thread % 32;  // anew, as in recompute_dq
+  const unsigned line = to + (thread / 32 * 16 + lane % 16) * 128,
+                 piece = (lane % 8 ^ lane / 16) * 16;
+  const auto pair = [&](int i) {
+    return i < dq.count ? warp_matrix::pair(Number{}, dq.at[i] * factor, dq.at[i + 1] * factor) : 0;
+  };
+#pragma unroll
+  for (int j = 0; j < (columns + 15) / 16; ++j) {
+    const unsigned blocks[4] = {pair(8 * j), pair(8 * j + 2), pair(8 * j + 4), pair(8 * j + 6)};
+    hopper::put_blocks(line + j / 4 * 8192 + (piece ^ j % 4 * 32), blocks);
+  }
+}
+// The same of the calling warp's rows, as put_rows has left them. No register holds them.
+template <class Number, int columns>
+SINTER_DEVICE void round_rows(unsigned char* box, float factor) {
+  const int thread = hardware::thread() % 128, lane = thread % 32, first = thread / 32 * 16;
+  constexpr int pairs = (columns + 63) / 64;  // of neighbouring columns of a row, of a lane
+#pragma unroll 1
+  for (int r = first; r < first + 16; ++r) {
+    float2 x[pairs];
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < pairs; ++i)
+      if (const int e = 64 * i + 2 * lane; e < columns)
+        x[i] = *reinterpret_cast<const float2*>(box + e / 32 * 8192 + r * 128 +
+                                                (e % 32 / 4 ^ r % 8) * 16 + e % 4 * 4);
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < pairs; ++i)
+      if (64 * i + 2 * lane < columns)
+        *reinterpret_cast<unsigned*>(box + i * 8192 + r * 128 + (lane / 4 ^ r % 8) * 16 +
+                                     lane % 4 * 4) =
+            warp_matrix::pair(Number{}, x[i].x * factor, x[i].y * factor);
+  }
+}
+
 // Rows of dQ from number `rows` on, which are the next one's of packed sequences: zeros, which they
 // are but for NaN among a sequence's keys.
 template <class S>
@@ -203,10 +243,11 @@ SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const QueryBand
             hardware::wait_for_count(counter_of<S, SumsDQ>(args, c, at.row(), consumer), before);
             hopper::order_stores();
           }
+        constexpr int box = stores_dq<SumsDQ> ? 64 : 32;  // columns of 64 rows, 8 KB
 #pragma unroll
-        for (int j = 0; j < S::columns_of_dq; j += 32)
+        for (int j = 0; j < S::columns_of_dq; j += box)
           SumsDQ::add(args, c, at.row() + S::row_of_dq(consumer),
-                      S::column_of_dq(consumer, add) + j, from + j * 256);
+                      S::column_of_dq(consumer, add) + j, from + j / box * 8192);
         hopper::commit_stores();
         if (S::in_order && add + 1 == S::adds_of_dq(consumer))
           hopper::wait_until_stored();

@@ -23,6 +23,11 @@ template <class Result>
 inline constexpr bool by_elements = requires {
   Result::by_elements;
 };
+// Whether SumsDQ is dQ itself: its `factor` times what one tile of keys sums, which is all of it.
+template <class SumsDQ>
+inline constexpr bool stores_dq = requires {
+  SumsDQ::factor;
+};
 // Leaves by TMA, or in lines.
 template <class Result>
 inline constexpr bool by_lines = is_wanted<Result> && !by_elements<Result>;
@@ -30,6 +35,7 @@ inline constexpr bool by_lines = is_wanted<Result> && !by_elements<Result>;
 // ds, the gradients of scores, are for dQ, dK and dBias.
 template <class BiasGradient, class SumsDQ, class ResultDK, class ResultDV>
 struct Gradients {
+  using ResultDQ = SumsDQ;
   static constexpr bool dq = is_wanted<SumsDQ>, dk = is_wanted<ResultDK>, dv = is_wanted<ResultDV>,
                         ds = dq || dk || BiasGradient::wanted;
 };

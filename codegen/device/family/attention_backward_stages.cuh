@@ -51,17 +51,24 @@ struct BackwardStages {
     else
       hopper::wait_at<first + 1, threads>();
   }
-  // What is summed of dQ goes to the warp that adds it. `ds`: what it was made of; `column`: the
-  // first one.
-  template <int columns>
+  // What is summed of dQ goes to the warp that adds it, or stores it (`ResultDQ`). `ds`: what it
+  // was made of; `column`: the first one.
+  template <class ResultDQ = NotWanted, int columns>
   SINTER_DEVICE void add_dq(const Accumulator<float, columns>& dq, int ds, int column) const {
     wait_at_mine<kEmptyDQ, 160>();
     const int sums = S::dq + consumer * S::bytes_of_dq;
     bool finite = true;
     if constexpr (hides_pairs<Bounds, Score>) finite = to_recompute<S>(pointer).keys[consumer] == 0;
-    put_rows(dq, shared + sums);
+    if constexpr (stores_dq<ResultDQ>) {
+      if (finite) put_rounded<typename S::Number>(dq, shared + sums, ResultDQ::factor);
+    }
+    if (!stores_dq<ResultDQ> || !finite) put_rows(dq, shared + sums);
     if constexpr (hides_pairs<Bounds, Score>)
-      if (!finite) recompute_dq<S, columns>(pointer, sums, ds, S::row_of_dq(consumer), column);
+      if (!finite) {
+        recompute_dq<S, columns>(pointer, sums, ds, S::row_of_dq(consumer), column);
+        if constexpr (stores_dq<ResultDQ>)
+          round_rows<typename S::Number, columns>(pointer + sums, ResultDQ::factor);
+      }
     hopper::fence_async_proxy();
     if (consumer == 0)
       hopper::pass<kFullDQ, 160>();
@@ -205,7 +212,7 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
     } else if constexpr (is_wanted<SumsDQ>) {
       if (warp == 2)
         add_dq<S, SumsDQ, Score, 0>(args, c, band, memory.pointer, shared);
-      else
+      else if constexpr (S::consumers > 1)
         add_dq<S, SumsDQ, Score, 1>(args, c, band, memory.pointer, shared);
     }
     return;

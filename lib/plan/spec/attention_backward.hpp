@@ -1,5 +1,7 @@
 // The gradients of attention without the scores in memory.
 #pragma once
+#include <optional>
+
 #include "plan/spec/attention.hpp"
 
 namespace sinter {
@@ -49,6 +51,9 @@ struct AttentionBackwardSpec {
   // Read in place of stats, as AttentionSpec writes them: p is exp(score - largest) / total.
   int largest = -1, total = -1;
   bool totals() const { return total >= 0; }
+  // Where one tile of keys has all of a row's, `sums` is dq itself, what is summed times this: no
+  // zeros come before it, and nothing behind. Else no number.
+  std::optional<double> dq_factor;
   // dbias has a number for each query and block of so many keys, what these sum; 0: see above.
   static constexpr int keys_of_block = 16;  // of a warp, or fewer than it has
   bool dbias_of_blocks = false;

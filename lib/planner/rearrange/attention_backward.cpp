@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "plan/access.hpp"
 #include "planner/rearrange/index_map.hpp"
@@ -116,6 +118,45 @@ void prepare_bias_gradient(KernelSpec& spec, const DeviceModel& device,
   behind.push_back(conversion(read_back(sums, packed), result, extent));
   port = sums;
   port.access = packed_in_order(spec.extent.size(), indices, extent);
+}
+
+// What dQ's sums are multiplied with, where dQ is just that.
+std::optional<double> factor_of_dq(const KernelSpec& spec) {
+  using Kind = StatementKind;
+  const std::vector<Statement>& body = spec.attention_backward().dq.statements;
+  if (body.size() < 2 || body.front().kind != Kind::accumulator ||
+      body.back().kind != Kind::store || body.back().args[0] + 2 != static_cast<int>(body.size()))
+    return {};
+  if (body.size() == 2) return 1.0;
+  const Statement &number = body[1], &product = body[2];
+  if (body.size() != 4 || number.kind != Kind::scalar || number.port < 0 ||
+      product.kind != Kind::pointwise || product.mode != PointwiseMode::mul ||
+      product.arithmetic != DataType::f32 || product.args[0] + product.args[1] != 1)
+    return {};
+  return spec.scalars[static_cast<std::size_t>(number.port)].value;
+}
+
+// With dQ stored by the kernel, where one tile of keys has all of its sums and meets each of its
+// rows, and dQ is of the operands' type.
+std::optional<KernelSpec> storing_dq(const KernelSpec& spec, const DeviceModel& device) {
+  const Backward& a = spec.attention_backward();
+  const std::optional<double> factor = factor_of_dq(spec);
+  const AttentionBand& band = a.band;
+  const std::int64_t shift =
+      band.bottom_right ? spec.extent[Backward::n] - spec.extent[Backward::m] : 0;
+  if (!factor || band.left || band.padding || band.chunk || a.sequences.count > 0 ||
+      a.length_q >= 0 || a.length_kv >= 0 || !a.block_mask.statements.empty() ||
+      (band.right && shift + *band.right < 0))
+    return {};
+  KernelSpec stored = spec;
+  Backward& to = stored.attention_backward();
+  to.sums = a.dq.statements.back().port;
+  to.dq = {};
+  to.dq_factor = factor;
+  if (stored.ports[static_cast<std::size_t>(to.sums)].type != a.q.type) return {};
+  const auto plan = plan_attention_backward(stored, device);
+  if (!plan || plan->by_warps || plan->wide || spec.extent[Backward::n] > plan->tile_k) return {};
+  return stored;
 }
 
 // dQ's sums: zeros before the kernel that adds to them, and behind it dQ's body of them.
@@ -285,7 +326,15 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const PlanCo
   std::vector<KernelSpec> behind;
   prepare_bias_gradient(spec, device, kernels, behind, temporaries);
 
-  if (spec.attention_backward().wants_dq()) sum_dq(spec, kernels, behind, temporaries);
+  if (spec.attention_backward().wants_dq()) {
+    auto stored = storing_dq(spec, device);
+    if (context.decisions.decide(Decisions::Kind::stored_dq, spec.nodes.front(),
+                                 [&] { return stored.has_value(); }) &&
+        stored)
+      spec = std::move(*stored);
+    else
+      sum_dq(spec, kernels, behind, temporaries);
+  }
   if (const auto parts = context.decisions.decide(Decisions::Kind::query_parts, spec.nodes.front(),
                                                   [&] { return choose_parts(spec, device); });
       parts > 1)

@@ -120,6 +120,31 @@ bool choose_tile(AttentionBackwardConfig& e, const A& a, std::int64_t depth, std
   return false;
 }
 
+// Of up to 64 keys, as windows have them, a second consumer would have none. Where the walk is one
+// tile of queries, a CTA waits for its operands, products and results one behind another, so that
+// several lie on an SM beside each other; three where the sums of narrow heads leave their
+// registers. (On an H200, us of all kernels, with forward's: b1024 h6, windows of 49, d32 by two
+// consumers 248, by one, two on an SM 132, three 120; the gradients of b2048 h8 s24 d80 550 and,
+// two on an SM, 266.)
+void choose_few_keys(AttentionBackwardConfig& e, const KernelSpec& spec,
+                     const DeviceModel& device) {
+  const A& a = spec.attention_backward();
+  const std::int64_t depth = spec.extent[A::d], width = spec.extent[A::e],
+                     wide = std::max(depth, width);
+  constexpr std::int64_t kTwo = 96, kThree = 32;  // elements of heads whose sums registers hold
+  if (spec.extent[A::n] > kRows || wide > kTwo || a.sequences.count > 0) return;
+  AttentionBackwardConfig few = e;
+  few.consumers = 1;
+  const bool one_tile = a.group == 1 && spec.extent[A::m] <= kRows;
+  if (one_tile) few.stages = few.stages_do = 1;
+  few.least_blocks = one_tile && wide <= kThree ? 3 : 2;
+  few.consumer_registers = few.least_blocks == 3 ? 136 : 232;
+  if (choose_tile(few, a, depth, width, device) && !few.wide &&
+      static_cast<int>(few.shared_bytes) <=
+          device.shared_per_sm / few.least_blocks - device.shared_reserved)
+    e = few;
+}
+
 // What a score reads of memory for each pair of query and key, in boxes of 16 bits: of several
 // loads the first.
 std::optional<BoxedOperand> box_beside(const KernelSpec& spec) {
@@ -146,9 +171,11 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   const std::int64_t depth = spec.extent[A::d], width = spec.extent[A::e], keys = spec.extent[A::n];
   if (depth > kWidest || width > kWidest) return false;
   if (a.sums >= 0) {
-    e.sums = boxed_port(spec, a.sums, A::batch, {A::m, A::m + 1}, A::d);
+    e.sums = a.dq_factor ? boxed_result(spec, a.sums, A::batch, {A::m, A::m + 1}, A::d)
+                         : boxed_port(spec, a.sums, A::batch, {A::m, A::m + 1}, A::d);
     if (!e.sums) return false;
   }
+  choose_few_keys(e, spec, device);
   if (!choose_tile(e, a, depth, width, device)) return false;
   if (!e.wide) {
     e.beside = box_beside(spec);
@@ -158,7 +185,7 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   set_lines(e.d_o, kLine, e.tile_q);
   set_lines(e.k, kLine, e.tile_k);
   set_lines(e.v, kLine, e.tile_k);
-  if (e.sums) set_lines(*e.sums, kSumsLine, kRows);
+  if (e.sums) set_lines(*e.sums, a.dq_factor ? kLine : kSumsLine, kRows);
   if (e.beside) set_lines(*e.beside, kLine, kRows);
   for (KeyGradient* const gradient : {&e.dk, &e.dv})
     if (gradient->by == KeyGradient::By::boxes)
@@ -175,8 +202,14 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   const double reached = e.wide ? 0.45 : 0.6;       // wide: 0.40 (d256), 0.45 (d192 and 128)
   const double flops = 2 * pairs_of_an_sm(spec, e, heads, tiles, device) *
                        static_cast<double>(depths_multiplied(spec));
-  e.microseconds = kStart + std::max(flops / kOperations / reached / device.clock,
-                                     bytes_moved(spec) / device.memory_bandwidth);
+  double us = flops / kOperations / reached / device.clock;
+  if (e.consumers == 1) {  // what a CTA waits for, beside as many, and a tile of queries
+    const double rounds = std::ceil(e.grid / static_cast<double>(device.sms * e.least_blocks)),
+                 walked = std::ceil(static_cast<double>(spec.extent[A::m]) / e.tile_q) *
+                          static_cast<double>(a.group) / a.parts;
+    us = std::max(us, rounds * (1 + e.least_blocks + walked));
+  }
+  e.microseconds = kStart + std::max(us, bytes_moved(spec) / device.memory_bandwidth);
   return true;
 }
 
@@ -334,8 +367,10 @@ std::optional<AttentionBackwardConfig> schedule_as(const AttentionBackwardConfig
                                                    const DeviceModel& device) {
   auto e = plan_attention_backward(spec, device);
   if (!e) return {};
-  // Tiles follow from head dimensions alone. An order that few tiles do without does no harm.
-  if (spec.attention_backward().deterministic) e->in_order |= decided.in_order;
+  // Tiles follow from head dimensions and, of few, from keys and queries. An order that few tiles
+  // do without does no harm.
+  const AttentionBackwardSpec& a = spec.attention_backward();
+  if (a.deterministic && !a.dq_factor) e->in_order |= decided.in_order;
   return e;
 }
 
