@@ -22,3 +22,7 @@ attention_backward("stored_dq_128", b=2, sq=90, skv=128, hq=4, hk=2, d=128, dv=1
 attention_backward("stored_dq_parts", b=1, sq=600, skv=77, hq=2, hk=2, d=64, dv=64, attn_scale=0.125)
 attention_backward("stored_dq_dropout", b=2, sq=100, skv=72, hq=2, hk=2, d=64, dv=64, attn_scale=0.125, dropout_probability=0.2,
                    causal_mask=True, inputs=[("Seed", [1], "i64"), ("Offset", [1], "i64")])
+# Wide heads, whose tile of 64 to 96 keys two consumers share.
+attention_backward("stored_dq_wide", b=2, sq=150, skv=77, hq=2, hk=1, d=160, dv=136, attn_scale=0.08, layout="bshd")
+attention_backward("stored_dq_wide_causal", b=2, sq=90, skv=60, hq=2, hk=2, d=200, dv=200, io="f16", attn_scale=0.07, causal_mask=True,
+                   softcap=4.0)

@@ -224,6 +224,7 @@ TEST_CASE("dQ is stored where one tile of keys has all of it") {
   hidden.blocks = true;
   CHECK_FALSE(stored(hidden));
   // Tiles of wide heads are shorter; lines that TMA does not store; other GPUs add to sums.
+  CHECK(stored(few(200, 77, 160)));
   CHECK_FALSE(stored(few(200, 100, 192)));
   CHECK_FALSE(stored(few(200, 100, 20)));
   CHECK_FALSE(stored(few(200, 100), "sm_80"));
@@ -253,7 +254,8 @@ TEST_CASE("kernels of gradients of few keys compile without spills", "[nvrtc]") 
   for (const Gradients& c :
        {few(200, 128, 64, {.causal_mask = true}), few(200, 100, 128, {.causal_mask = true}),
         few(4096, 77, 40), few(49, 49, 32), bias, few(64, 64, 32, {.causal_mask = true}),
-        few(64, 64, 64, {.causal_mask = true}), few(24, 24, 96, {.causal_mask = true})})
+        few(64, 64, 64, {.causal_mask = true}), few(200, 77, 160),
+        few(24, 24, 96, {.causal_mask = true})})
     for (const KernelSpec& spec : gradients_of(c, "sm_90a").kernels) {
       if (!spec.as_attention_backward()) continue;
       const EmittedKernel kernel =

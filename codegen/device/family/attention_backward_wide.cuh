@@ -168,20 +168,23 @@ class WideBackwardConsumer {
       stages_.pipe_do().release_stage(state_do.stage);
       if constexpr (Wanted::dk) wait_for<1>(dk);
       stages_.pipe_q().release_stage(state_q.stage);
-      if constexpr (Wanted::dq) add_dq(dq);
+      if constexpr (Wanted::dq) add_dq<typename Wanted::ResultDQ>(dq);
     }
   }
-  // What is summed of dQ goes to the warp that adds it; the first block is being multiplied.
+  // What is summed of dQ goes to the warp that adds it, or stores it (`ResultDQ`); the first block
+  // is being multiplied.
+  template <class ResultDQ>
   SINTER_DEVICE void add_dq(typename S::DQ::Sums& dq) const {
     wgmma::wait<0>(dq);
-    if (has_block_of_dq(0)) stages_.add_dq(dq, S::ds, S::column_of_dq(consumer_, 0));
+    if (has_block_of_dq(0))
+      stages_.template add_dq<ResultDQ>(dq, S::ds, S::column_of_dq(consumer_, 0));
 #pragma unroll
     for (int j = 1; j < S::own; ++j)
       if (has_block_of_dq(j)) {
         multiply_dq(dq, j);
         wgmma::commit();
         wgmma::wait<0>(dq);
-        stages_.add_dq(dq, S::ds, S::column_of_dq(consumer_, j));
+        stages_.template add_dq<ResultDQ>(dq, S::ds, S::column_of_dq(consumer_, j));
       }
   }
 

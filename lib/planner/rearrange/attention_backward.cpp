@@ -155,7 +155,7 @@ std::optional<KernelSpec> storing_dq(const KernelSpec& spec, const DeviceModel& 
   to.dq_factor = factor;
   if (stored.ports[static_cast<std::size_t>(to.sums)].type != a.q.type) return {};
   const auto plan = plan_attention_backward(stored, device);
-  if (!plan || plan->by_warps || plan->wide || spec.extent[Backward::n] > plan->tile_k) return {};
+  if (!plan || plan->by_warps || spec.extent[Backward::n] > plan->tile_k) return {};
   return stored;
 }
 
