@@ -118,6 +118,7 @@ struct Gradients {
   SdpaAttributes attributes = {.causal_mask = true};
   std::int64_t queries = 8192, keys = 8192;
   bool bias = false, lengths = false, blocks = false;
+  bool in_place = false;  // dQ in q's memory
 };
 
 Partition gradients_of(const Gradients& c, std::string_view target) {
@@ -145,10 +146,13 @@ Partition gradients_of(const Gradients& c, std::string_view target) {
     more.offset = g.tensor({.name = "offset", .dim = {1}, .data_type = DataType::i64});
   }
   const auto r = sdpa_backward(q, k, v, o, d_o, stats, c.attributes, more);
-  g.output(r.dq, "dq"), g.output(r.dk, "dk"), g.output(r.dv, "dv");
+  g.output(r.dq, "dq", {.alias = c.in_place ? q : Tensor{}});
+  g.output(r.dk, "dk"), g.output(r.dv, "dv");
   if (c.bias) g.output(r.dbias, "dbias");
   REQUIRE(g.check().empty());
-  return for_target(g, target);
+  const Lowered lowered = lower(g);
+  return partition(*lowered.graph, true, PlanContext{device_model(target), {}}, lowered.regions,
+                   aliases_of(g, *lowered.graph));
 }
 AttentionBackwardConfig config_of(const Gradients& c, std::string_view target = "sm_90a") {
   for (const KernelSpec& spec : gradients_of(c, target).kernels)
@@ -223,6 +227,9 @@ TEST_CASE("dQ is stored where one tile of keys has all of it") {
   hidden = few(200, 100);
   hidden.blocks = true;
   CHECK_FALSE(stored(hidden));
+  Gradients in_place = few(200, 100);
+  in_place.in_place = true;
+  CHECK_FALSE(stored(in_place));
   // Tiles of wide heads are shorter; lines that TMA does not store; other GPUs add to sums.
   CHECK(stored(few(200, 77, 160)));
   CHECK_FALSE(stored(few(200, 100, 192)));

@@ -46,6 +46,7 @@ class FusionState {
 
   const Graph& graph() const { return graph_; }
   const Storage& storage() const { return storage_; }
+  std::span<const TensorId> overwritten() const { return overwritten_; }
   const PlanContext& context() const { return context_; }
   const DeviceModel& device() const { return context_.device; }
   std::span<const Region> regions() const { return regions_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "plan/access.hpp"
@@ -137,8 +138,9 @@ std::optional<double> factor_of_dq(const KernelSpec& spec) {
 }
 
 // With dQ stored by the kernel, where one tile of keys has all of its sums and meets each of its
-// rows, and dQ is of the operands' type.
-std::optional<KernelSpec> storing_dq(const KernelSpec& spec, const DeviceModel& device) {
+// rows, and dQ is of the operands' type. Not where it may lie in memory that the kernel reads.
+std::optional<KernelSpec> storing_dq(const KernelSpec& spec, std::span<const TensorId> overwritten,
+                                     const DeviceModel& device) {
   const Backward& a = spec.attention_backward();
   const std::optional<double> factor = factor_of_dq(spec);
   const AttentionBand& band = a.band;
@@ -147,6 +149,10 @@ std::optional<KernelSpec> storing_dq(const KernelSpec& spec, const DeviceModel& 
   if (!factor || band.left || band.padding || band.chunk || a.sequences.count > 0 ||
       a.length_q >= 0 || a.length_kv >= 0 || !a.block_mask.statements.empty() ||
       (band.right && shift + *band.right < 0))
+    return {};
+  if (std::ranges::any_of(spec.ports, [&](const KernelPort& p) {
+        return !p.written && std::ranges::find(overwritten, p.tensor) != overwritten.end();
+      }))
     return {};
   KernelSpec stored = spec;
   Backward& to = stored.attention_backward();
@@ -309,6 +315,7 @@ void sum_parts(KernelSpec& spec, int parts, std::vector<KernelSpec>& behind,
 }  // namespace
 
 std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const PlanContext& context,
+                                                   std::span<const TensorId> overwritten,
                                                    Temporaries& temporaries) {
   const DeviceModel& device = context.device;
   std::vector<KernelSpec> kernels;
@@ -327,7 +334,7 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const PlanCo
   prepare_bias_gradient(spec, device, kernels, behind, temporaries);
 
   if (spec.attention_backward().wants_dq()) {
-    auto stored = storing_dq(spec, device);
+    auto stored = storing_dq(spec, overwritten, device);
     if (context.decisions.decide(Decisions::Kind::stored_dq, spec.nodes.front(),
                                  [&] { return stored.has_value(); }) &&
         stored)

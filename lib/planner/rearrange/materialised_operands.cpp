@@ -338,7 +338,7 @@ bool can_run_attention_backward(const FusionState& state, KernelSpec spec) {
   narrow_alone(state, spec);
   Temporaries tried(static_cast<TensorId>(state.graph().tensors().size()));
   for (const KernelSpec& kernel :
-       attention_backward_kernels(std::move(spec), state.context(), tried)) {
+       attention_backward_kernels(std::move(spec), state.context(), state.overwritten(), tried)) {
     if (!kernel.as_attention_backward()) continue;
     const auto plan = plan_attention_backward(kernel, state.device());
     if (!plan || expands_faster(kernel, plan->microseconds)) return false;
@@ -392,7 +392,8 @@ void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
 std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
                                              Temporaries& temporaries, std::vector<PlanCut>& cuts) {
   if (spec.as_attention_backward())
-    return attention_backward_kernels(std::move(spec), state.context(), temporaries);
+    return attention_backward_kernels(std::move(spec), state.context(), state.overwritten(),
+                                      temporaries);
   if (spec.as_attention()) {
     std::vector<KernelSpec> kernels = load_attention(spec, state.device(), temporaries);
     for (KernelSpec& copy : align_biases(spec, state.device(), temporaries))
