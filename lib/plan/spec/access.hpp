@@ -47,6 +47,7 @@ struct KernelScalar {  // a pass-by-value tensor
   DataType type{};
   double value = 0;
   std::int64_t integer_value = 0;
+  bool bound = false;  // the value comes with each call, and this one stands for it
 };
 
 }  // namespace sinter

@@ -134,7 +134,8 @@ std::optional<double> factor_of_dq(const KernelSpec& spec) {
       product.kind != Kind::pointwise || product.mode != PointwiseMode::mul ||
       product.arithmetic != DataType::f32 || product.args[0] + product.args[1] != 1)
     return {};
-  return spec.scalars[static_cast<std::size_t>(number.port)].value;
+  const KernelScalar& factor = spec.scalars[static_cast<std::size_t>(number.port)];
+  return factor.bound ? std::nullopt : std::optional(factor.value);
 }
 
 // With dQ stored by the kernel, where one tile of keys has all of its sums and meets each of its

@@ -255,7 +255,7 @@ int BodyBuilder::scalar(TensorId t) {
   const double value = round_to(type, desc.value);
   for (std::size_t i = 0; i < spec_.scalars.size(); ++i) {  // equal constants are one argument
     const auto& known = spec_.scalars[i];
-    if (known.tensor >= 0 && (desc.bound_value || state_.graph()[known.tensor].bound_value)) {
+    if (known.tensor >= 0 && (desc.bound_value || known.bound)) {
       if (known.tensor == t) s.port = static_cast<int>(i);
     } else if (known.type == type &&
                std::bit_cast<std::uint64_t>(known.value) == std::bit_cast<std::uint64_t>(value) &&
@@ -264,7 +264,7 @@ int BodyBuilder::scalar(TensorId t) {
   }
   if (s.port < 0) {
     s.port = static_cast<int>(spec_.scalars.size());
-    spec_.scalars.push_back({t, desc.name, type, value, desc.integer_value});
+    spec_.scalars.push_back({t, desc.name, type, value, desc.integer_value, desc.bound_value});
   }
   return add(std::move(s));
 }
@@ -424,7 +424,7 @@ int BodyBuilder::random(const Node& n) {
       return add_port(spec_, state_.graph(), t, at, a, false);
     }
     const TensorDesc& d = state_.graph()[t];
-    spec_.scalars.push_back({t, d.name, DataType::i64, d.value, d.integer_value});
+    spec_.scalars.push_back({t, d.name, DataType::i64, d.value, d.integer_value, d.bound_value});
     return -static_cast<int>(spec_.scalars.size());  // -1 - position
   };
   s.port = source(n.inputs[0]);
