@@ -53,7 +53,7 @@ def formatted(clang_format, path):
 def main():
     arguments = sys.argv[1:]
     fix = "--fix" in arguments
-    named = [os.path.relpath(os.path.abspath(a), ROOT) for a in arguments if a != "--fix"]
+    named = [os.path.relpath(os.path.abspath(a), ROOT) for a in arguments if a != "--fix" and a.endswith(SOURCES)]
     clang_format = program()
     if not clang_format:
         print(f"format: skipped, clang-format {VERSION} is not installed")
