@@ -15,7 +15,7 @@ Refusal refuse_other_domain(const FusionState& state, NodeId n, const Dims& doma
 // product or convolution that it alone reads. It is the end of that kernel, which otherwise stores
 // its sums as f32. (A bias and bf16 in front of a layernorm or a batch norm.)
 Refusal left_to_product(const FusionState& state, NodeId n);
-// What reads from memory joins no kernel of `nodes`; a product may compute an operand itself.
+// What reads from memory joins no kernel that others grow; a product may compute an operand itself.
 Refusal refuse_product();
 
 // Grows `nodes` by free neighbours that `refuse` does not refuse with a reason: consumers,

@@ -53,13 +53,14 @@ def formatted(clang_format, path):
 def main():
     arguments = sys.argv[1:]
     fix = "--fix" in arguments
-    named = [os.path.relpath(os.path.abspath(a), ROOT) for a in arguments if a != "--fix" and a.endswith(SOURCES)]
+    given = [a for a in arguments if a != "--fix"]
+    named = [os.path.relpath(os.path.abspath(a), ROOT) for a in given if a.endswith(SOURCES)]
     clang_format = program()
     if not clang_format:
         print(f"format: skipped, clang-format {VERSION} is not installed")
         return SKIPPED
     apart = exceptions()
-    files = named or [f for f in sources() if f not in apart]
+    files = named if given else [f for f in sources() if f not in apart]
     if fix:
         for i in range(0, len(files), 50):
             subprocess.run([clang_format, "-i", *files[i:i + 50]], cwd=ROOT, check=True)

@@ -107,6 +107,28 @@ std::string text_before(const ScheduledKernel& kernel) {
   return text_before(kernel, names, *engine_text(kernel, names));
 }
 
+std::string entry_text(const ScheduledKernel& kernel, const EngineText& engine,
+                       std::string_view entry) {
+  const Launch& launch = kernel.launch();
+  const std::string blocks = engine.exchanges_registers() || launch.least_blocks > 1
+                                 ? fmt::format(", {}", launch.least_blocks)
+                                 : "";
+  TextWriter out;
+  out.line("extern \"C\" __global__ __launch_bounds__(Config::threads{}){}", blocks,
+           engine.cluster());
+  out.open("void {}(const __grid_constant__ Args args) {{", entry);
+  out.line("{}", engine.call());
+  out.close("}");
+  return out.text();
+}
+
+// All of the kernel's text, without a name of the entry.
+std::string whole_text(const ScheduledKernel& kernel) {
+  const KernelNames names(kernel.spec, other_bodies(kernel));
+  const auto engine = engine_text(kernel, names);
+  return text_before(kernel, names, *engine) + entry_text(kernel, *engine, "");
+}
+
 }  // namespace
 
 EngineText::EngineText(const ScheduledKernel& kernel, const KernelNames& names)
@@ -165,7 +187,11 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
   const auto engine = engine_text(scheduled, names);
   EmittedKernel kernel;
   std::string text = text_before(scheduled, names, *engine);
-  kernel.names = names_in_text(text, text_before(without_names(scheduled)));
+  const std::string unnamed_entry = entry_text(scheduled, *engine, "");
+  // A kernel of a thousand nodes is no layer's, and to print it twice takes as long as to plan it.
+  constexpr std::size_t kMostCompared = 64 << 10;
+  if (text.size() <= kMostCompared)
+    kernel.names = names_in_text(text + unnamed_entry, whole_text(without_names(scheduled)));
   if (of_class && of_class->count() > 0)
     if (const auto numbers = of_class->numbers(text)) {
       text = of_class->text();
@@ -175,26 +201,15 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
     }
   // The digest stands for the whole text but for the user's names, so that a profiler's line leads
   // to one text.
-  const std::string tail = engine->call();
-  const std::string digested = canonical_text(text + tail, kernel.names);
+  const std::string digested = canonical_text(text + unnamed_entry, kernel.names);
   kernel.entry =
       fmt::format("{}_{:08x}", entry_stem(scheduled, *engine, title),
                   static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
-  const Launch& launch = scheduled.launch();
-  const std::string blocks = engine->exchanges_registers() || launch.least_blocks > 1
-                                 ? fmt::format(", {}", launch.least_blocks)
-                                 : "";
-  TextWriter out;
-  out.line("extern \"C\" __global__ __launch_bounds__(Config::threads{}){}", blocks,
-           engine->cluster());
-  out.open("void {}(const __grid_constant__ Args args) {{", kernel.entry);
-  out.line("{}", tail);
-  out.close("}");
-
   if (!kernel.arguments.empty())
     text.insert(text.find("#include"),
                 fmt::format("#define SINTER_PARAMETER \"{}_param_0\"\n", kernel.entry));
-  kernel.source = text + out.text();
+  kernel.source = text + entry_text(scheduled, *engine, kernel.entry);
+  const Launch& launch = scheduled.launch();
   kernel.grid = launch.grid;
   kernel.shared_bytes = launch.shared_bytes;
   kernel.block = static_cast<std::uint32_t>(launch.threads);

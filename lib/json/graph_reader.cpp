@@ -82,8 +82,7 @@ class GraphReader {
   std::vector<PendingNode> nodes_;
 };
 
-// "did you mean ..." of the tensors that are declared or produced; nothing in documents of very
-// Of those that are declared or produced, unless they are very many.
+// "did you mean ..." of the tensors that are declared or produced; nothing where they are many.
 std::string GraphReader::nearest_tensor(TensorId unknown) const {
   std::vector<std::string_view> known;
   for (auto at = ids_.begin(); at != ids_.end() && ids_.size() < 2000; ++at)

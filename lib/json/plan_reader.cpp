@@ -20,6 +20,8 @@ namespace {
 
 constexpr std::size_t kMaxSource = std::size_t{4} << 20;
 constexpr std::size_t kMaxMachineCode = std::size_t{256} << 20;
+// Machine code that kernels have of others, and that a document is not as large as.
+constexpr std::size_t kMostShared = std::size_t{1} << 30;
 constexpr std::size_t kMaxEntry = 1024;
 constexpr std::size_t kMaxArguments = 4096;
 constexpr std::size_t kMaxMaps = 256;  // more do not fit in an argument struct
@@ -109,6 +111,7 @@ class PlanReader {
   Shared<Graph> graph_;
   std::map<std::string_view, TensorId> ids_;
   PlanData plan_;
+  std::size_t shared_code_ = 0;  // bytes
 };
 
 bool PlanReader::read_head() {
@@ -120,7 +123,7 @@ bool PlanReader::read_head() {
   const Value* version = document_.find("version");
   if (!version || version->kind != Kind::integer || version->integer != kPlanVersion)
     return fail("version", version ? version->line : document_.line,
-                version ? version->describe() : "no such field", "1");
+                version ? version->describe() : "no such field", std::to_string(kPlanVersion));
   static constexpr std::string_view keys[] = {
       "format",          "version", "hash",    "library", "name",    "architecture",
       "workspace_bytes", "graph",   "tensors", "buffers", "kernels", "cuts"};
@@ -313,8 +316,11 @@ bool PlanReader::read_kernel(const Value& v, const std::string& at) {
     return false;
   for (const auto& n : nodes.items)
     if (!fields_.read(n, {"", "", at + ".nodes"}, k.nodes.emplace_back())) return false;
-  for (const auto& n : names.items)
+  for (const auto& n : names.items) {
     if (!fields_.read(n, {"", "", at + ".names"}, k.names.emplace_back())) return false;
+    if (!is_identifier(k.names.back()))
+      return fail(at + ".names", n.line, k.names.back(), "C identifiers");
+  }
   for (const auto& m : config.members) {
     auto& entry = k.config.emplace_back(m.key, 0);
     if (!fields_.read(m.value, {"", "", at + ".config." + m.key}, entry.second)) return false;
@@ -427,7 +433,10 @@ bool PlanReader::read_machine_code(const Value& v, const std::string& at, PlanKe
       if (!before || !plan_.kernels[number].machine_code.contains(m.key))
         return fail(at + "." + m.key, m.value.line, std::to_string(m.value.integer),
                     "the number of a kernel before this one that has such code");
-      k.machine_code.emplace(m.key, plan_.kernels[number].machine_code.at(m.key));
+      const std::string& code = plan_.kernels[number].machine_code.at(m.key);
+      if ((shared_code_ += code.size()) > kMostShared)
+        return fail(at + "." + m.key, m.value.line, "too much", "at most 1 GiB that is shared");
+      k.machine_code.emplace(m.key, code);
       continue;
     }
     std::string text;

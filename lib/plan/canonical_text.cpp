@@ -1,46 +1,69 @@
 #include "plan/canonical_text.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <map>
-#include <set>
+#include <array>
+#include <unordered_map>
 
 #include "plan/plan_data.hpp"
 
 namespace sinter {
 namespace {
 
-bool starts_identifier(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-bool continues_identifier(char c) { return starts_identifier(c) || (c >= '0' && c <= '9'); }
+// By character: whether words (identifiers and numbers) go on with it.
+constexpr auto kOfWord = [] {
+  std::array<bool, 256> of{};
+  for (const unsigned char c :
+       std::string_view("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"))
+    of[c] = true;
+  return of;
+}();
+bool is_of_word(char c) { return kOfWord[static_cast<unsigned char>(c)]; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Takes an identifier or a number off the beginning, or else one character.
-std::string_view take_token(std::string_view& text) {
-  std::size_t n = 1;
-  if (continues_identifier(text.front()))
-    while (n < text.size() && continues_identifier(text[n])) ++n;
-  const std::string_view token = text.substr(0, n);
-  text.remove_prefix(n);
-  return token;
+// What stands in front of the next word, and the word, which is empty at the end of the text.
+struct Piece {
+  std::string_view before, word;
+};
+Piece take_piece(std::string_view& text) {
+  std::size_t first = 0;
+  while (first < text.size() && !is_of_word(text[first])) ++first;
+  std::size_t end = first;
+  while (end < text.size() && is_of_word(text[end])) ++end;
+  const Piece piece{text.substr(0, first), text.substr(first, end - first)};
+  text.remove_prefix(end);
+  return piece;
 }
+
+// By character: whether one of the words begins with it. Most words need no look-up.
+class Beginnings {
+ public:
+  void add(std::string_view word) { of_[static_cast<unsigned char>(word.front())] = true; }
+  bool has(std::string_view word) const {
+    return !word.empty() && of_[static_cast<unsigned char>(word.front())];
+  }
+
+ private:
+  std::array<bool, 256> of_{};
+};
 
 }  // namespace
 
 std::string canonical_text(std::string_view source, std::span<const std::string> names) {
   if (names.empty()) return std::string(source);
-  const std::set<std::string_view> known(names.begin(), names.end());
-  std::map<std::string_view, std::string> numbered;
+  std::unordered_map<std::string_view, std::string> numbered;  // empty: not met yet
+  Beginnings beginnings;
+  for (const std::string& name : names)
+    if (!name.empty() && numbered.try_emplace(name).second) beginnings.add(name);
+  std::size_t met = 0;
   std::string text;
   text.reserve(source.size());
   while (!source.empty()) {
-    const std::string_view token = take_token(source);
-    if (!known.contains(token)) {
-      text += token;
-      continue;
-    }
-    text += numbered.try_emplace(token, fmt::format("n{}_", numbered.size())).first->second;
+    const Piece piece = take_piece(source);
+    text += piece.before;
+    const auto name = beginnings.has(piece.word) ? numbered.find(piece.word) : numbered.end();
+    if (name != numbered.end() && name->second.empty())
+      name->second = "n" + std::to_string(met++) + "_";
+    text += name == numbered.end() ? piece.word : std::string_view(name->second);
   }
   return text;
 }
@@ -50,21 +73,34 @@ std::string canonical_text(const PlanKernel& kernel) {
 }
 
 std::vector<std::string> names_in_text(std::string_view named, std::string_view unnamed) {
-  std::set<std::string> names, others;
-  while (!named.empty() && !unnamed.empty()) {
-    const std::string_view a = take_token(named), b = take_token(unnamed);
-    if (a == b) {
-      if (starts_identifier(a.front())) others.emplace(a);
-    } else if (starts_identifier(a.front()) && starts_identifier(b.front())) {
-      names.emplace(a);
-    } else {
-      return {};
+  // Of each word of `named` that differs: whether it stands for something else at another place.
+  std::unordered_map<std::string_view, bool> words;
+  Beginnings beginnings;
+  const auto each_pair = [&](const auto& take) {
+    std::string_view a = named, b = unnamed;
+    while (!a.empty() || !b.empty()) {
+      const Piece x = take_piece(a), y = take_piece(b);
+      if (x.before != y.before || x.word.empty() != y.word.empty()) return false;
+      if (!x.word.empty() && !take(x.word, y.word)) return false;
     }
-  }
-  if (!named.empty() || !unnamed.empty()) return {};
-  std::vector<std::string> result;
-  std::ranges::set_difference(names, others, std::back_inserter(result));
-  return result;
+    return true;
+  };
+  const bool alike = each_pair([&](std::string_view x, std::string_view y) {
+    if (x == y) return true;
+    if (words.try_emplace(x, false).second) beginnings.add(x);
+    return !is_digit(x.front()) && !is_digit(y.front());
+  });
+  if (!alike || words.empty()) return {};
+  each_pair([&](std::string_view x, std::string_view y) {
+    if (x == y && beginnings.has(x))
+      if (const auto word = words.find(x); word != words.end()) word->second = true;
+    return true;
+  });
+  std::vector<std::string> names;
+  for (const auto& [word, elsewhere] : words)
+    if (!elsewhere) names.emplace_back(word);
+  std::ranges::sort(names);
+  return names;
 }
 
 }  // namespace sinter

@@ -11,7 +11,8 @@ namespace sinter {
 struct PlanKernel;
 
 // `names`: the identifiers of `source` that stand for the user's names. Each becomes n0_, n1_, ...
-// in the order in which they first appear; no generated identifier ends so.
+// in the order in which they first appear. Generated identifiers do not end in an underscore
+// (emit/spelling.cpp), so that none is such a word.
 std::string canonical_text(std::string_view source, std::span<const std::string> names);
 std::string canonical_text(const PlanKernel& kernel);
 

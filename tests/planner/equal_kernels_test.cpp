@@ -4,6 +4,7 @@
 #include "plan/canonical_text.hpp"
 #include "plan/plan_data.hpp"
 #include "sinter/sinter.hpp"
+#include "support/can_compile.hpp"
 #include "support/catch.hpp"
 
 namespace sinter::test {
@@ -74,6 +75,32 @@ TEST_CASE("kernels that differ in more than names have texts and entries of thei
   CHECK(entries_of(*plan).size() == 2);
 }
 
+// A word of the call or of the launch that a user's tensor has, too, is no name there.
+TEST_CASE("a tensor may be named as what a kernel calls") {
+  const std::set<std::string> words = {
+      "run",     "contraction", "attention", "start",     "pointwise",
+      "rowwise", "run_forward", "depthwise", "chained",   "row",
+      "first",   "threads",     "dynamic",   "number_of", "run_on_tensor_cores",
+      "sinter",  "extern"};
+  for (const std::string& word : words) {
+    INFO(word);
+    Graph g({.name = "named", .io = DataType::bf16});
+    const Tensor x = g.tensor(word, {64, 64}), w = g.tensor("w", {64, 64});
+    g.output(relu(x + w), "sum");
+    g.output(matmul(x, w), "product");
+    g.output(softmax(x, {.axis = 1}).y, "weights");
+    const Tensor q = g.tensor(word + "_q", {1, 2, 64, 64}), k = g.tensor("k", {1, 2, 64, 64});
+    g.output(sdpa(q, k, k, {}, {}).o.named(word + "_o"), "o");
+    const auto plan = Plan::make(g, {.architecture = "sm_90a"});
+    REQUIRE(plan);
+    for (const PlanKernel& kernel : plan->data().kernels) {
+      const std::string text = canonical_text(kernel);
+      const auto end = [](const std::string& of) { return of.substr(of.rfind("extern \"C\"")); };
+      CHECK(end(text) == end(kernel.source));
+    }
+  }
+}
+
 TEST_CASE("names_in_kernels gives each kernel its own name") {
   const Plan plan = plan_of(6, true, {.names_in_kernels = true});
   const auto entries = entries_of(plan);
@@ -83,7 +110,8 @@ TEST_CASE("names_in_kernels gives each kernel its own name") {
   CHECK(entries.size() > entries_of(plan_of(6, true)).size());
 }
 
-TEST_CASE("equal kernels are compiled once, and a plan holds their machine code once") {
+TEST_CASE("equal kernels are compiled once, and a plan holds their machine code once", "[nvrtc]") {
+  if (!can_compile()) return;
   std::set<int> totals;
   PlanOptions options{.targets = {"sm_90a"}};
   options.progress_context = &totals;

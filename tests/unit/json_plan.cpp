@@ -144,6 +144,7 @@ TEST_CASE("numbers of a plan that would reach memory or a launch are checked") {
   check_refused([](auto& p) { p.kernels[0].grid = 0x80000000u; }, "kernels[0].grid");
   check_refused([](auto& p) { p.kernels[0].entry = "a b"; }, "identifier");
   check_refused([](auto& p) { p.kernels[0].source.assign(5 << 20, ' '); }, "4 MiB");
+  check_refused([](auto& p) { p.kernels[0].names = {"x", "+"}; }, "C identifiers");
   check_refused([](auto& p) { p.kernels[0].machine_code["../x"] = ""; }, "sm_90a");
   check_refused([](auto& p) { p.kernels[0].bytes = -1; }, "kernels[0].bytes");
   check_refused([](auto& p) { p.kernels[0].accesses[1].value = 1; }, "accesses[1].buffer");
@@ -260,6 +261,18 @@ TEST_CASE("a document of another format or version is no plan") {
     REQUIRE_FALSE(r.ok());
     CHECK(r.error().rule == Rule::plan_format);
     CHECK(r.error().file == "p.json");
+  }
+}
+
+TEST_CASE("a kernel may have the machine code of one before it, and of no other") {
+  const std::string text = json::plan_to_json(small_plan()), same = "\"sm_90a\": 0";
+  CHECK(Plan::from_json(text, "p.json").ok());
+  for (const char* number : {"1", "2", "-1", "0.5", "true", "null"}) {
+    INFO(number);
+    const auto r = Plan::from_json(replaced(text, same, std::string("\"sm_90a\": ") + number), "");
+    REQUIRE_FALSE(r.ok());
+    CHECK(r.error().rule == Rule::plan_format);
+    CHECK(r.error().message().find("kernels[1].machine_code.sm_90a") != std::string::npos);
   }
 }
 

@@ -68,7 +68,7 @@ std::string workspace(const PlanData& p, const Explanation& e) {
   return s;
 }
 
-std::string crossing(const Crossing& c) {
+std::string crossing(const Crossing& c, bool fused) {
   std::string s = fmt::format("  {:>6.1f} us  {:>9}  {} ({})", c.microseconds, megabytes(c.bytes),
                               c.tensor, name(c.type));
   if (!c.writers.empty()) s += fmt::format(" from {}", kernels_listed(c.writers, kMostKernels));
@@ -76,7 +76,9 @@ std::string crossing(const Crossing& c) {
     s += fmt::format("{} {}", c.writers.empty() ? " is read by" : " to",
                      kernels_listed(c.readers, kMostKernels));
   s += "\n";
-  if (c.cuts.empty()) s += "      no fusion pattern covers both what writes it and what reads it\n";
+  if (c.cuts.empty())
+    s += fused ? "      no fusion pattern covers both what writes it and what reads it\n"
+               : "      each node is a kernel of its own\n";
   std::vector<std::string> said, fixes;
   for (const auto& cut : c.cuts) {
     const std::string line = sentence(cut);
@@ -97,18 +99,20 @@ std::string crossing(const Crossing& c) {
   return s;
 }
 
-std::string advice(const Explanation& e) {
+std::string advice(const PlanData& p, const Explanation& e) {
   std::string s;
+  const bool fused = !p.cuts.empty() || std::ranges::any_of(p.kernels, [](const PlanKernel& k) {
+    return k.nodes.size() > 1;
+  });
   if (!e.crossings.empty())
     s += "\ncuts: tensors that pass through memory as their kernels are apart, worst first; the "
-         "time is "
-         "that of the traffic and of a launch\n";
+         "time is that of the traffic and of a launch\n";
   for (std::size_t i = 0; i < e.crossings.size(); ++i) {
     if (i == kMostCrossings) {
       s += fmt::format("  ... {} that cost less (--json)\n", e.crossings.size() - i);
       break;
     }
-    s += crossing(e.crossings[i]);
+    s += crossing(e.crossings[i], fused);
   }
   for (std::size_t i = 0; i < std::min(e.hints.size(), kMostCrossings); ++i) {
     const auto& h = e.hints[i];
@@ -125,12 +129,15 @@ std::string in_detail(const PlanKernel& k, std::size_t number, std::size_t first
                       const std::string& gpu) {
   std::string s = fmt::format("\nkernel {}  {}\n  family  {}\n  nodes   {}\n", number, k.entry,
                               name(k.family), listed(k.nodes, 12));
-  if (first < number) return s + fmt::format("  how     the code of kernel {}\n", first);
   s += fmt::format("  launch  {} block{} of {} threads", k.grid, k.grid == 1 ? "" : "s", k.block);
   if (k.shared_bytes > 0) s += fmt::format(", {} bytes of shared memory", k.shared_bytes);
-  s += "\n  config ";
-  for (const auto& [key, value] : k.config) s += fmt::format(" {}={}", key, value);
-  s += fmt::format("\n  how     {}\n  moves   {} bytes", how_it_works(k, gpu), k.bytes);
+  if (first == number) {
+    s += "\n  config ";
+    for (const auto& [key, value] : k.config) s += fmt::format(" {}={}", key, value);
+  }
+  s += fmt::format(
+      "\n  how     {}\n  moves   {} bytes",
+      first < number ? fmt::format("the code of kernel {}", first) : how_it_works(k, gpu), k.bytes);
   if (k.flops > 0) s += fmt::format(", {:.6g} FLOP", k.flops);
   s += "\n";
   for (const auto& [target, code] : k.machine_code)
@@ -150,7 +157,7 @@ std::string explain_text(const PlanData& p, const Graph* graph,
   s += fmt::format("estimated at {:.1f} us on {}, of which each launch takes about {:.1f}{}\n\n",
                    e.microseconds, e.device, e.launch_microseconds,
                    e.file.empty() ? "" : "; lines are of " + e.file);
-  s += table(p, e, measured) + workspace(p, e) + advice(e);
+  s += table(p, e, measured) + workspace(p, e) + advice(p, e);
   std::map<std::string_view, std::size_t> first;  // by entry, which ends in a digest of the code
   for (std::size_t i = 0; i < p.kernels.size(); ++i) {
     const PlanKernel& k = p.kernels[i];

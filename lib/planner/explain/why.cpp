@@ -76,11 +76,8 @@ std::string explain_why(const PlanData& p, const std::string& a, const std::stri
                      c.microseconds);
   for (const auto& c : apart.cuts) s += said(c);
   if (apart.cuts.empty())
-    s += "  no fusion pattern covers both: a kernel grows from a product, an attention, a "
-         "reduction or "
-         "an elementwise node along tensors that it reads or writes; two products of one operand "
-         "and "
-         "what views stand between stay apart\n";
+    s += "  no fusion pattern covers both: nodes with a view between them, and two products of one "
+         "operand, stay in separate kernels\n";
   return s;
 }
 

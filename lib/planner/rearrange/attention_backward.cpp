@@ -160,7 +160,8 @@ std::optional<KernelSpec> storing_dq(const KernelSpec& spec, std::span<const Ten
   to.sums = a.dq.statements.back().port;
   to.dq = {};
   to.dq_factor = factor;
-  if (stored.ports[static_cast<std::size_t>(to.sums)].type != a.q.type) return {};
+  if (info(a.q.type).bytes != 2 || stored.ports[static_cast<std::size_t>(to.sums)].type != a.q.type)
+    return {};
   const auto plan = plan_attention_backward(stored, device);
   if (!plan || plan->by_warps || spec.extent[Backward::n] > plan->tile_k) return {};
   return stored;

@@ -272,7 +272,8 @@ DepthParts choose_depth_parts(const KernelSpec& c, const PlanContext& context, b
   const ScheduledKernel one = schedule_kernel(c, context);
   const double whole = one.microseconds;
   DepthParts best{{}, whole, whole, one.warpgroups() != nullptr};
-  // Groups that a test asks for are not cut in parts for another engine, whatever these would take.
+  // Groups that SINTER_DEPTHWISE asks for are not cut in parts for another engine, whatever these
+  // would take.
   const auto* const groups = one.as<NarrowGroupsGradientConfig>();
   const bool asked = device.overrides.depthwise == "mma" && groups && groups->groups.channels > 1;
   if (asked) best.microseconds = 0;

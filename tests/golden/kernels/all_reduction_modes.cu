@@ -228,7 +228,7 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_e663e9ef(const __grid_constant__ Args args) {
+void sinter_reduce_add_reduce_mul_reduce_min_reduce_max_58c5ada0(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();

@@ -143,6 +143,6 @@ struct ResultDV {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_attention_backward_222f2244(const __grid_constant__ Args args) {
+void sinter_attention_backward_14a476bd(const __grid_constant__ Args args) {
   sinter::attention::run_backward<Config, Mask, OperandQ, OperandK, OperandV, OperandDO, Score, Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args);
 }

@@ -125,6 +125,6 @@ struct ResultDV {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_attention_backward_18a6f090(const __grid_constant__ Args args) {
+void sinter_attention_backward_2ba0e052(const __grid_constant__ Args args) {
   sinter::attention::run_backward_by_warps<Config, Mask, OperandQ, OperandK, OperandV, OperandDO, Score, Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args);
 }

@@ -144,6 +144,6 @@ struct ResultDV {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_attention_backward_699788c3(const __grid_constant__ Args args) {
+void sinter_attention_backward_445da8f0(const __grid_constant__ Args args) {
   sinter::attention::run_wide_backward<Config, Mask, OperandQ, OperandK, OperandV, OperandDO, Score, Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args);
 }

@@ -132,6 +132,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_attention_ad9cdc46(const __grid_constant__ Args args) {
+void sinter_attention_10e73434(const __grid_constant__ Args args) {
   sinter::attention::run_forward<Config, First, OperandQ, OperandK, OperandV, Bounds, Score, Weight, Rows, Body>(args);
 }

@@ -125,6 +125,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_attention_289aff6e(const __grid_constant__ Args args) {
+void sinter_attention_9ecebb03(const __grid_constant__ Args args) {
   sinter::attention::run_forward_by_warps<Config, First, OperandQ, OperandK, OperandV, Bounds, Score, Weight, Rows, Body>(args);
 }

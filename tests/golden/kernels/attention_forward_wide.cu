@@ -134,6 +134,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_attention_fd73bbf3(const __grid_constant__ Args args) {
+void sinter_attention_916ce0d0(const __grid_constant__ Args args) {
   sinter::attention::run_wide_forward<Config, First, OperandQ, OperandK, OperandV, Bounds, Score, Weight, Rows, Body>(args);
 }

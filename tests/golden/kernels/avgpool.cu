@@ -58,6 +58,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_resample_da2b4ba3(const __grid_constant__ Args args) {
+void sinter_resample_5e38b987(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

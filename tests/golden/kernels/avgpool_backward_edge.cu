@@ -57,6 +57,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_resample_backward_649baf3a(const __grid_constant__ Args args) {
+void sinter_resample_backward_733e6c02(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

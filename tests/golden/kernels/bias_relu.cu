@@ -53,6 +53,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_mul_add_relu_fwd_exp_a117808b(const __grid_constant__ Args args) {
+void sinter_mul_add_relu_fwd_exp_749800e7(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

@@ -58,6 +58,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_resample_c87f41a3(const __grid_constant__ Args args) {
+void sinter_resample_ade653c0(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

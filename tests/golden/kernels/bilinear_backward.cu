@@ -57,6 +57,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_resample_backward_41f57eff(const __grid_constant__ Args args) {
+void sinter_resample_backward_3e9d8cda(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

@@ -47,6 +47,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_block_mask_5767e2cd(const __grid_constant__ Args args) {
+void sinter_block_mask_9b599050(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

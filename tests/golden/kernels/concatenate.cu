@@ -56,6 +56,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_1439a455(const __grid_constant__ Args args) {
+void sinter_copy_253b0dfa(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

@@ -102,6 +102,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_f5968cd7(const __grid_constant__ Args args) {
+void sinter_contraction_43f1b529(const __grid_constant__ Args args) {
   sinter::chained::run<Config, First, OperandA, OperandB, OperandC, Middle, Body>(args);
 }

@@ -81,6 +81,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_3102d870(const __grid_constant__ Args args) {
+void sinter_contraction_aeae292e(const __grid_constant__ Args args) {
   sinter::depthwise::run<Config, Image, Filter, Body>(args);
 }

@@ -81,6 +81,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_64fb8dc4(const __grid_constant__ Args args) {
+void sinter_contraction_8f673591(const __grid_constant__ Args args) {
   sinter::depthwise::run_gradient<Config, Gradient, Image, Body>(args);
 }

@@ -96,6 +96,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 3)
-void sinter_contraction_3df51969(const __grid_constant__ Args args) {
+void sinter_contraction_7e717100(const __grid_constant__ Args args) {
   sinter::depthwise::run_gradient_mma<Config, Gradient, Image, Body>(args);
 }

@@ -105,6 +105,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_contraction_05dee911(const __grid_constant__ Args args) {
+void sinter_contraction_7c682fac(const __grid_constant__ Args args) {
   sinter::depthwise::run_groups<Config, Image, Filter, Body, Result>(args);
 }

@@ -102,6 +102,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_145ca486(const __grid_constant__ Args args) {
+void sinter_contraction_9cdbbd75(const __grid_constant__ Args args) {
   sinter::depthwise::run_groups_gradient<Config, Gradient, Image, Body>(args);
 }

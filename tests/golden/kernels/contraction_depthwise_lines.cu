@@ -81,6 +81,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_contraction_16482f60(const __grid_constant__ Args args) {
+void sinter_contraction_16d52021(const __grid_constant__ Args args) {
   sinter::depthwise::run_lines<Config, Image, Filter, Body>(args);
 }

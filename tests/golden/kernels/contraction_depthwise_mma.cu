@@ -83,6 +83,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_56090997(const __grid_constant__ Args args) {
+void sinter_contraction_b79d5b83(const __grid_constant__ Args args) {
   sinter::depthwise::run_mma<Config, Image, Filter, Body>(args);
 }

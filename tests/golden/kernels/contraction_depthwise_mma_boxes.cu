@@ -104,6 +104,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_3f725435(const __grid_constant__ Args args) {
+void sinter_contraction_59edfc62(const __grid_constant__ Args args) {
   sinter::depthwise::run_mma_boxes<Config, Image, Filter, Body, Result>(args);
 }

@@ -91,6 +91,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_2bca37dc(const __grid_constant__ Args args) {
+void sinter_contraction_8cac06d6(const __grid_constant__ Args args) {
   sinter::depthwise::run_planes<Config, Image, Filter, Body, Result>(args);
 }

@@ -82,6 +82,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_291b0c44(const __grid_constant__ Args args) {
+void sinter_contraction_f0903e6f(const __grid_constant__ Args args) {
   sinter::depthwise::run_planes_gradient<Config, Gradient, Image, Body>(args);
 }

@@ -91,6 +91,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_ff501a38(const __grid_constant__ Args args) {
+void sinter_contraction_acd08bd2(const __grid_constant__ Args args) {
   sinter::depthwise::run_rows<Config, Image, Filter, Body>(args);
 }

@@ -118,6 +118,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_contraction_8d34dd0f(const __grid_constant__ Args args) {
+void sinter_contraction_07f8c85c(const __grid_constant__ Args args) {
   sinter::contraction::run_image_rows<Config, Image, ElementB, Body>(args);
 }

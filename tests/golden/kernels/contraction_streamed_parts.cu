@@ -92,6 +92,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads) SINTER_CLUSTER(Config::split)
-void sinter_contraction_mul_92bf86b6(const __grid_constant__ Args args) {
+void sinter_contraction_mul_8c892c38(const __grid_constant__ Args args) {
   sinter::contraction::run_streamed_parts<Config, OperandA, OperandB, Body>(args);
 }

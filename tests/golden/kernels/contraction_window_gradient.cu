@@ -109,6 +109,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_15f28a01(const __grid_constant__ Args args) {
+void sinter_contraction_dfc54773(const __grid_constant__ Args args) {
   sinter::contraction::run_filter_gradient<Config, OperandA, OperandB, Body>(args);
 }

@@ -121,6 +121,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_ecaf0e11(const __grid_constant__ Args args) {
+void sinter_contraction_69e693cf(const __grid_constant__ Args args) {
   sinter::contraction::run_window<Config, OperandA, OperandB, Body>(args);
 }

@@ -89,6 +89,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_add_9f9e6d1c(const __grid_constant__ Args args) {
+void sinter_contraction_add_4539e5c7(const __grid_constant__ Args args) {
   sinter::depthwise::run<Config, Image, Filter, Body>(args);
 }

@@ -91,6 +91,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_add_8bda7fd4(const __grid_constant__ Args args) {
+void sinter_contraction_add_8c2274f8(const __grid_constant__ Args args) {
   sinter::depthwise::run_mma<Config, Image, Filter, Body>(args);
 }

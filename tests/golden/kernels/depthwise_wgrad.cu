@@ -78,6 +78,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_59fbf459(const __grid_constant__ Args args) {
+void sinter_contraction_9822611e(const __grid_constant__ Args args) {
   sinter::depthwise::run_gradient<Config, Gradient, Image, Body>(args);
 }

@@ -68,6 +68,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_rng_mul_add_b4f1596c(const __grid_constant__ Args args) {
+void sinter_rng_mul_add_9de5c802(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

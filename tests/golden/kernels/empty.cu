@@ -43,6 +43,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_sqrt_422af348(const __grid_constant__ Args args) {
+void sinter_sqrt_b63424de(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

@@ -50,6 +50,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_e4451249(const __grid_constant__ Args args) {
+void sinter_contraction_732be391(const __grid_constant__ Args args) {
   sinter::contraction::run<Config>(OperandA{args}, OperandB{args}, Body{args}, sinter::AllRows{});
 }

@@ -109,6 +109,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_ed58e1ce(const __grid_constant__ Args args) {
+void sinter_contraction_74bd77ac(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body, Scales>(args);
 }

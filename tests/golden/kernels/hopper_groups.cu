@@ -92,6 +92,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_grouped_contraction_009d9bb2(const __grid_constant__ Args args) {
+void sinter_grouped_contraction_36ac269a(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args, Rows{args.first_token_offset, args.token_index});
 }

@@ -127,6 +127,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_swish_fwd_mul_add_1cb21170(const __grid_constant__ Args args) {
+void sinter_contraction_swish_fwd_mul_add_8b58223b(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB2, Body>(args);
 }

@@ -112,6 +112,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_add_gelu_approx_tanh_fwd_88f58f23(const __grid_constant__ Args args) {
+void sinter_contraction_add_gelu_approx_tanh_fwd_0cf6b870(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

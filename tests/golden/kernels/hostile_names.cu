@@ -44,6 +44,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_add_e22fd3a9(const __grid_constant__ Args args) {
+void sinter_add_a40cd7b9(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

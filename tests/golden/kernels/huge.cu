@@ -43,6 +43,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_neg_d23d6fca(const __grid_constant__ Args args) {
+void sinter_neg_a15bd119(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

@@ -53,6 +53,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_cmp_lt_binary_select_cb9a6e51(const __grid_constant__ Args args) {
+void sinter_cmp_lt_binary_select_89926b97(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

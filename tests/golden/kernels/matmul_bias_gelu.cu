@@ -84,6 +84,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_add_gelu_approx_tanh_fwd_260cb186(const __grid_constant__ Args args) {
+void sinter_contraction_add_gelu_approx_tanh_fwd_57cc7999(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

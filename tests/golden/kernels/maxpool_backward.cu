@@ -64,6 +64,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_resample_backward_65e6eb39(const __grid_constant__ Args args) {
+void sinter_resample_backward_35bbf895(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

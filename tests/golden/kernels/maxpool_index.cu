@@ -58,6 +58,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_resample_743fca73(const __grid_constant__ Args args) {
+void sinter_resample_fda3c037(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

@@ -65,6 +65,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_mul_add_1c7243e4(const __grid_constant__ Args args) {
+void sinter_mul_add_b258a679(const __grid_constant__ Args args) {
   sinter::pointwise::run_misaligned<Config, Body>(args);
 }

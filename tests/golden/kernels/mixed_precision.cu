@@ -59,6 +59,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_exp_add_square_swish_fwd_2d78ccaa(const __grid_constant__ Args args) {
+void sinter_exp_add_square_swish_fwd_374ce7ee(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

@@ -77,6 +77,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_grouped_contraction_c1ce6bb4(const __grid_constant__ Args args) {
+void sinter_grouped_contraction_c2844ccf(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, Rows{args.first_token_offset, args.first_token_offset});
 }

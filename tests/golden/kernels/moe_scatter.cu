@@ -79,6 +79,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_grouped_contraction_1521326a(const __grid_constant__ Args args) {
+void sinter_grouped_contraction_a47eecea(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, Rows{args.first_token_offset, args.token_index});
 }

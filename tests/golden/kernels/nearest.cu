@@ -58,6 +58,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_resample_ae5ff67a(const __grid_constant__ Args args) {
+void sinter_resample_588e9506(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

@@ -165,7 +165,7 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_avg_reduce_amax_mul_add_c6178782(const __grid_constant__ Args args) {
+void sinter_reduce_avg_reduce_amax_mul_add_79fcc8a7(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();

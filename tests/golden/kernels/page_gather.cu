@@ -53,6 +53,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_page_gather_58d1639d(const __grid_constant__ Args args) {
+void sinter_page_gather_d20f2fa6(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

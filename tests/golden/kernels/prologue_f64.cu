@@ -55,6 +55,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_344121cf(const __grid_constant__ Args args) {
+void sinter_contraction_b0fd95de(const __grid_constant__ Args args) {
   sinter::contraction::run<Config>(OperandA{args}, OperandB{args}, Body{args}, sinter::AllRows{});
 }

@@ -41,6 +41,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_55544a5f(const __grid_constant__ Args args) {
+void sinter_copy_3f3e323c(const __grid_constant__ Args args) {
   sinter::pointwise::run<Config, Body>(args);
 }

@@ -192,7 +192,7 @@ struct Columns : ColumnReductions {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_avg_mul_sub_3f823011(const __grid_constant__ Args args) {
+void sinter_reduce_avg_mul_sub_1c247e10(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions, Columns> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.walk(Phases{});

@@ -52,6 +52,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_b12a0fe2(const __grid_constant__ Args args) {
+void sinter_copy_065d9a9d(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

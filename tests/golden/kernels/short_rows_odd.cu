@@ -113,7 +113,7 @@ struct Phase1 {
 using Phases = sinter::List<Phase0, Phase1>;
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_reduce_add_reduce_max_mul_fc7c52c7(const __grid_constant__ Args args) {
+void sinter_reduce_add_reduce_max_mul_122b6f3f(const __grid_constant__ Args args) {
   Args staged = args;
   staged.x = sinter::rowwise::bring_rows<Config, 0>(args.x);
   sinter::rowwise::rows_have_come();

@@ -59,6 +59,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_948be20d(const __grid_constant__ Args args) {
+void sinter_copy_49178004(const __grid_constant__ Args args) {
   sinter::tiled_flat::run<Config, Body, Staged>(args);
 }

@@ -155,7 +155,7 @@ struct Phase2 {
 using Phases = sinter::List<Phase0, Phase1, Phase2>;
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2) SINTER_CLUSTER(Config::blocks_per_row)
-void sinter_reduce_max_reduce_add_sub_exp_d371bceb(const __grid_constant__ Args args) {
+void sinter_reduce_max_reduce_add_sub_exp_e86695aa(const __grid_constant__ Args args) {
   sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.run_phase<Phase0>();

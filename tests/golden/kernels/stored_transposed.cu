@@ -67,6 +67,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_add_e9e6d4d3(const __grid_constant__ Args args) {
+void sinter_add_54c85b6e(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

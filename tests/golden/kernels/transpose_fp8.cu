@@ -59,6 +59,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_ef1c5e1b(const __grid_constant__ Args args) {
+void sinter_copy_a0fd0dbe(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

@@ -60,6 +60,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_copy_2171bc01(const __grid_constant__ Args args) {
+void sinter_copy_12480ea0(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

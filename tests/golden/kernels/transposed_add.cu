@@ -75,6 +75,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_add_relu_fwd_2e4ee30c(const __grid_constant__ Args args) {
+void sinter_add_relu_fwd_fbbf01dc(const __grid_constant__ Args args) {
   sinter::tiled::run<Config, Body, Staged>(args);
 }

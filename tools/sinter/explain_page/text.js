@@ -172,7 +172,8 @@ function showCuts() {
     links(cost.written_by.length ? " to " : "read by ", cost.read_by);
     const reasons = distinct(cost.cuts.map(sentenceOf)), fixes = distinct(cost.cuts.map(cut => cut.fix));
     if (reasons.length === 0)
-      reasons.push("no fusion pattern covers both what writes it and what reads it");
+      reasons.push(data.kernels.some(k => k.nodes.length > 1) ? "no fusion pattern covers both what writes it and what reads it"
+                                                              : "each node is a kernel of its own");
     reasons.slice(0, kMostReasons).forEach(text => element("p", {}, item, text));
     if (reasons.length > kMostReasons) element("p", {}, item, `${reasons.length - kMostReasons} more reasons (--json)`);
     fixes.slice(0, kMostReasons).forEach(text => element("p", {class: "fix"}, item, `to remove it: ${text}`));

@@ -27,6 +27,9 @@ concept Loader = requires(const L& loader, const Args& args, int step, unsigned 
 
 template <class A, class B>
 inline constexpr bool kLoadedByThreads = A::threads > 1 || B::threads > 1;
+// Arrivals at `full` for each stage: Pipeline::init's producers.
+template <class A, class B>
+inline constexpr int kProducers = kLoadedByThreads<A, B> ? 129 : 1;
 
 // Steps of k, `left` of them from `next` on; `first` follows the last one in front of `end`.
 struct StepRange {
