@@ -20,8 +20,6 @@ namespace {
 
 constexpr std::size_t kMaxSource = std::size_t{4} << 20;
 constexpr std::size_t kMaxMachineCode = std::size_t{256} << 20;
-// Machine code that kernels have of others, and that a document is not as large as.
-constexpr std::size_t kMostShared = std::size_t{1} << 30;
 constexpr std::size_t kMaxEntry = 1024;
 constexpr std::size_t kMaxArguments = 4096;
 constexpr std::size_t kMaxMaps = 256;  // more do not fit in an argument struct
@@ -302,8 +300,7 @@ bool PlanReader::read_kernel(const Value& v, const std::string& at) {
   k.shared_bytes = static_cast<std::uint32_t>(shared_bytes);
   if (!is_identifier(k.entry)) return fail(at + ".entry", v.line, k.entry, "a C identifier");
   if (k.source.size() > kMaxSource)
-    return fail(at + ".source", v.line, std::to_string(k.source.size()) + " bytes",
-                "at most 4 MiB");
+    return fail(at + ".source", v.line, std::to_string(k.source.size()), "at most 4 MiB");
   const Value &nodes = *v.find("nodes"), &config = *v.find("config"),
               &arguments = *v.find("arguments"), &maps = *v.find("maps"),
               &accesses = *v.find("accesses"), &names = *v.find("names");
@@ -316,11 +313,11 @@ bool PlanReader::read_kernel(const Value& v, const std::string& at) {
     return false;
   for (const auto& n : nodes.items)
     if (!fields_.read(n, {"", "", at + ".nodes"}, k.nodes.emplace_back())) return false;
-  for (const auto& n : names.items) {
-    if (!fields_.read(n, {"", "", at + ".names"}, k.names.emplace_back())) return false;
-    if (!is_identifier(k.names.back()))
+  for (const auto& n : names.items)
+    if (!fields_.read(n, {"", "", at + ".names"}, k.names.emplace_back()))
+      return false;
+    else if (!is_identifier(k.names.back()))
       return fail(at + ".names", n.line, k.names.back(), "C identifiers");
-  }
   for (const auto& m : config.members) {
     auto& entry = k.config.emplace_back(m.key, 0);
     if (!fields_.read(m.value, {"", "", at + ".config." + m.key}, entry.second)) return false;
@@ -428,15 +425,13 @@ bool PlanReader::read_machine_code(const Value& v, const std::string& at, PlanKe
   for (const auto& m : v.members) {
     if (!valid_target(m.key)) return fail(at, m.value.line, m.key, "targets such as sm_90a");
     if (m.value.kind == Kind::integer) {  // the number of a kernel before that has the same
-      const auto number = static_cast<std::size_t>(m.value.integer);
-      const bool before = m.value.integer >= 0 && number < plan_.kernels.size();
-      if (!before || !plan_.kernels[number].machine_code.contains(m.key))
+      const auto number = static_cast<std::size_t>(m.value.integer);  // a negative one is large
+      if (number >= plan_.kernels.size() || !plan_.kernels[number].machine_code.contains(m.key))
         return fail(at + "." + m.key, m.value.line, std::to_string(m.value.integer),
                     "the number of a kernel before this one that has such code");
-      const std::string& code = plan_.kernels[number].machine_code.at(m.key);
-      if ((shared_code_ += code.size()) > kMostShared)
+      k.machine_code[m.key] = plan_.kernels[number].machine_code.at(m.key);
+      if ((shared_code_ += k.machine_code[m.key].size()) > 4 * kMaxMachineCode)
         return fail(at + "." + m.key, m.value.line, "too much", "at most 1 GiB that is shared");
-      k.machine_code.emplace(m.key, code);
       continue;
     }
     std::string text;
