@@ -60,6 +60,13 @@ def words_of_code():
     return words
 
 
+def anchors(page):
+    """Of a page's headings, as GitHub makes them."""
+    with open(os.path.join(ROOT, page), encoding="utf-8") as file:
+        headings = re.findall(r"^#+ (.*)", re.sub(r"^```.*?^```", "", file.read(), flags=re.S | re.M), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def problems(page, words):
     with open(os.path.join(ROOT, page), encoding="utf-8") as file:
         text = re.sub(r"^```.*?^```", "", file.read(), flags=re.S | re.M)
@@ -69,8 +76,13 @@ def problems(page, words):
         if known and not exists(path, folders) and not path.startswith(BUILT):
             yield f"names `{path}`, which does not exist"
     for target in sorted(set(LINK.findall(text))):
-        if "://" not in target and target[0] != "#" and not exists(target.split("#")[0], folders[1:]):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        if path and not exists(path, folders[1:]):
             yield f"links to {target}, which does not exist"
+        elif anchor and anchor not in anchors(os.path.join(os.path.dirname(page), path) if path else page):
+            yield f"links to {target}, and no heading there is named so"
     if page in OTHERS:
         return
     spans = [QUOTED.sub("", span).replace("-D", "") for span in SPAN.findall(text) if "/" not in span]

@@ -225,7 +225,7 @@ class Checkers(unittest.TestCase):
     def test_a_name_that_nothing_has_is_found(self):
         tool = "check_paths.py"
         self.assertEqual(self.check(tool, "docs/a.md", "`words_of_code`, `tools/check_paths.py`\n"), 0)
-        for text in ("`no_such_name`\n", "`tools/none.py`\n", "[page](none.md)\n"):
+        for text in ("`no_such_name`\n", "`tools/none.py`\n", "[page](none.md)\n", "[part](#none)\n"):
             with self.subTest(text=text):
                 self.assertEqual(self.check(tool, "docs/a.md", text), 1)
 
