@@ -18,6 +18,7 @@
 
 #include "embed/embedded.hpp"
 #include "emulator/cluster.hpp"
+#include "plan/canonical_text.hpp"
 #include "plan/plan_data.hpp"
 #include "runtime/executable.hpp"
 #include "support/environment.hpp"
@@ -72,8 +73,8 @@ std::size_t cluster_of(const PlanKernel& k) {
 
 bool for_hopper(const PlanData& plan) { return plan.architecture == "sm_90a"; }
 
-// Kernels compiled so far, by their text: a copy of the library for each block of a cluster. The
-// libraries stay open.
+// Kernels compiled so far, by their canonical text: a copy of the library for each block of a
+// cluster. The libraries stay open.
 class HostKernels {
  public:
   HostKernels() {
@@ -96,10 +97,10 @@ class HostKernels {
     if (plans.empty()) return;
     const bool hopper = for_hopper(plans.front().data());
     std::vector<const PlanKernel*> fresh;
-    std::set<std::string_view> sources;
+    std::set<std::string> sources;
     for (const Plan& plan : plans)
       for (const PlanKernel& k : plan.data().kernels)
-        if (!find(k, hopper) && sources.insert(k.source).second) fresh.push_back(&k);
+        if (!find(k, hopper) && sources.insert(canonical_text(k)).second) fresh.push_back(&k);
     const auto copies = [&](const PlanKernel& k) { return copies_of(k, hopper); };
     const auto parts = joinable(fresh, copies);
     on_all_cores(parts.size(), [&](std::size_t i) {
@@ -178,7 +179,7 @@ class HostKernels {
 
   std::optional<std::vector<HostKernel>> find(const PlanKernel& k, bool hopper) {
     const std::lock_guard lock(mutex_);
-    const auto it = found_.find({k.source, hopper});
+    const auto it = found_.find({canonical_text(k), hopper});
     if (it == found_.end()) return {};
     return it->second;
   }
@@ -224,7 +225,7 @@ class HostKernels {
     }
     const std::lock_guard lock(mutex_);
     for (std::size_t k = 0; k < kernels.size(); ++k)
-      found_.emplace(std::pair(kernels[k]->source, hopper), std::move(copies[k]));
+      found_.emplace(std::pair(canonical_text(*kernels[k]), hopper), std::move(copies[k]));
     return Done{};
   }
 
