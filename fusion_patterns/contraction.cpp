@@ -17,6 +17,7 @@
 #include "lower/op_kinds.hpp"
 #include "planner/match/pattern.hpp"
 #include "planner/rearrange/materialised_operands.hpp"
+#include "planner/rearrange/narrowed_operands.hpp"
 #include "planner/spec/contraction_spec.hpp"
 #include "planner/spec/row_sums.hpp"
 #include "planner/split/split_k.hpp"

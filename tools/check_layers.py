@@ -77,6 +77,9 @@ NOT_IN_INTERFACE = {"<iostream>", "<regex>", "<filesystem>", "<fmt/format.h>", "
 NAMED_ARCHITECTURE = re.compile(r'^(?!\s*//)(?:(?!//).)*"sm_\d', re.M)
 MAY_NAME_ARCHITECTURES = ("lib/target/", "codegen/device/", "samples/", "tests/")
 
+# Files that tools/check_places adds to a copy of the tree: they are checked as if they lay there.
+ADDED = "tests/places/"
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 SOURCES = (".hpp", ".cpp", ".cuh", ".cu", ".h")
 
@@ -122,7 +125,7 @@ def resolve(root, path, name):
         return "codegen/" + name[len("sinter/"):]
     for folder in (os.path.dirname(path), "include", "lib", "codegen", "", "tests", "tools/sinter"):
         candidate = os.path.normpath(os.path.join(folder, name))
-        if os.path.isfile(os.path.join(root, candidate)):
+        if any(os.path.isfile(os.path.join(root, added, candidate)) for added in ("", ADDED)):
             return candidate
     return None
 
@@ -132,12 +135,13 @@ def allowed(target, entries):
 
 
 def check_file(root, path):
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        text = file.read()
+    path = path.removeprefix(ADDED)
     part = part_of(path)
     if part is None:
         yield "belongs to no part that tools/check_layers.py knows"
         return
-    with open(os.path.join(root, path), encoding="utf-8") as file:
-        text = file.read()
     if not path.startswith(MAY_NAME_ARCHITECTURES) and NAMED_ARCHITECTURE.search(text):
         yield "names an architecture, which lib/target alone does"
     for bracket, name in INCLUDE.findall(text):

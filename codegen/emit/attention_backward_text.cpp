@@ -298,8 +298,8 @@ class AttentionBackwardText : public EngineText {
 
 }  // namespace
 
-std::unique_ptr<EngineText> attention_backward_text(const ScheduledKernel& kernel,
-                                                    const KernelNames& names) {
+EngineTextPtr engine_text(const AttentionBackwardConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<AttentionBackwardText>(kernel, names);
 }
 

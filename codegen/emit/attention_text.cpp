@@ -406,8 +406,8 @@ class AttentionText : public ContractionText {
 
 }  // namespace
 
-std::unique_ptr<EngineText> attention_text(const ScheduledKernel& kernel,
-                                           const KernelNames& names) {
+EngineTextPtr engine_text(const AttentionConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<AttentionText>(kernel, names);
 }
 

@@ -63,7 +63,8 @@ class ChainedText : public ContractionText {
 
 }  // namespace
 
-std::unique_ptr<EngineText> chained_text(const ScheduledKernel& kernel, const KernelNames& names) {
+EngineTextPtr engine_text(const ChainedConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<ChainedText>(kernel, names);
 }
 

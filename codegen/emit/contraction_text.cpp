@@ -19,13 +19,14 @@ void print_result_reductions(TextWriter& out, const KernelSpec& spec, const Kern
     out.open("struct {} {{", names.column[i]);
     out.line("static constexpr auto mode = sinter::ReductionMode::{};", sinter::name(r.mode));
     out.line("using Value = {};", value_type(r.arithmetic));
-    out.line("static constexpr bool over_m = {}, over_n = {};", r.slot_m > 0, r.slot_n > 0);
+    out.line("static constexpr bool over_m = {}, over_n = {};", r.partial_stride_m > 0,
+             r.partial_stride_n > 0);
     out.line("template <class Partial>");
     out.line("SINTER_DEVICE static void store(const Args& args, const Coord& c, Config::Index m,");
     out.open("                                Config::Index n, Partial partial) {{");
     std::string at = "args." + names.port[port];
-    if (r.slot_m > 0) at += fmt::format(" + m * {}ll", r.slot_m);
-    if (r.slot_n > 0) at += fmt::format(" + n * {}ll", r.slot_n);
+    if (r.partial_stride_m > 0) at += fmt::format(" + m * {}ll", r.partial_stride_m);
+    if (r.partial_stride_n > 0) at += fmt::format(" + n * {}ll", r.partial_stride_n);
     out.line("sinter::store<Config::{}>({}, c, partial);", names.access[port], at);
     out.close("}");
     out.close("};");

@@ -217,41 +217,41 @@ class BoxedResultsText : public DepthwiseText {
 
 }  // namespace
 
-std::unique_ptr<EngineText> depthwise_walk_text(const ScheduledKernel& kernel,
-                                                const KernelNames& names) {
+EngineTextPtr engine_text(const DepthwiseWalkConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<DepthwiseText>(kernel, names,
                                          kernel.depthwise()->gradient ? "_gradient" : "");
 }
-std::unique_ptr<EngineText> depthwise_rows_text(const ScheduledKernel& kernel,
-                                                const KernelNames& names) {
+EngineTextPtr engine_text(const DepthwiseRowsConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<DepthwiseText>(kernel, names, "_rows");
 }
-std::unique_ptr<EngineText> depthwise_planes_text(const ScheduledKernel& kernel,
-                                                  const KernelNames& names) {
+EngineTextPtr engine_text(const DepthwisePlanesConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<DepthwisePlanesText>(kernel, names);
 }
-std::unique_ptr<EngineText> depthwise_lines_text(const ScheduledKernel& kernel,
-                                                 const KernelNames& names) {
+EngineTextPtr engine_text(const DepthwiseLinesConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<DepthwiseText>(kernel, names, "_lines");
 }
-std::unique_ptr<EngineText> depthwise_mma_text(const ScheduledKernel& kernel,
-                                               const KernelNames& names) {
+EngineTextPtr engine_text(const DepthwiseMmaConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   const DepthwiseMmaConfig& e = *kernel.as<DepthwiseMmaConfig>();
   return std::make_unique<BoxedResultsText>(kernel, names, e.image.map ? "_mma_boxes" : "_mma",
                                             e.result, e.beside, e.result_rows > 0);
 }
-std::unique_ptr<EngineText> depthwise_gradient_mma_text(const ScheduledKernel& kernel,
-                                                        const KernelNames& names) {
+EngineTextPtr engine_text(const DepthwiseGradientMmaConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<DepthwiseText>(kernel, names, "_gradient_mma");
 }
-std::unique_ptr<EngineText> narrow_groups_text(const ScheduledKernel& kernel,
-                                               const KernelNames& names) {
+EngineTextPtr engine_text(const NarrowGroupsConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<BoxedResultsText>(kernel, names, "_groups",
                                             kernel.as<NarrowGroupsConfig>()->result,
                                             std::vector<DepthwiseOperand>{}, false);
 }
-std::unique_ptr<EngineText> narrow_groups_gradient_text(const ScheduledKernel& kernel,
-                                                        const KernelNames& names) {
+EngineTextPtr engine_text(const NarrowGroupsGradientConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<DepthwiseText>(kernel, names, "_groups_gradient");
 }
 

@@ -22,10 +22,12 @@ namespace {
 // The bodies that are none of the spec's own: those between two products.
 template <class B = const Body, class Kernel>
 std::vector<B*> other_bodies(Kernel& kernel) {
-  if (auto* const e = std::get_if<ChainedConfig>(&kernel.config)) return {&e->first.body};
-  if (auto* const e = std::get_if<AttentionConfig>(&kernel.config))
-    return {&e->scores.body, &e->weight};
-  return {};
+  return std::visit(
+      [](auto& config) -> std::vector<B*> {
+        if constexpr (requires { config.own_bodies(config); }) return config.own_bodies(config);
+        return {};
+      },
+      kernel.config);
 }
 
 ScheduledKernel without_names(ScheduledKernel kernel) {
@@ -147,31 +149,9 @@ void add_maps(std::vector<MapArgument>& maps, const BoxedOperand& o, std::string
     maps.push_back({map_behind(name, i), o.behind[i].port, o.behind[i].map});
 }
 
-std::unique_ptr<EngineText> engine_text(const ScheduledKernel& kernel, const KernelNames& names) {
-  return std::visit(
-      Overloaded{
-          [&](const PointwiseConfig&) { return pointwise_text(kernel, names); },
-          [&](const RowwiseConfig&) { return rowwise_text(kernel, names); },
-          [&](const SimtConfig&) { return simt_text(kernel, names); },
-          [&](const MmaConfig&) { return mma_text(kernel, names); },
-          [&](const WgmmaConfig&) { return wgmma_text(kernel, names); },
-          [&](const ImageRowsConfig&) { return image_rows_text(kernel, names); },
-          [&](const DepthwiseWalkConfig&) { return depthwise_walk_text(kernel, names); },
-          [&](const DepthwiseRowsConfig&) { return depthwise_rows_text(kernel, names); },
-          [&](const DepthwisePlanesConfig&) { return depthwise_planes_text(kernel, names); },
-          [&](const DepthwiseLinesConfig&) { return depthwise_lines_text(kernel, names); },
-          [&](const DepthwiseMmaConfig&) { return depthwise_mma_text(kernel, names); },
-          [&](const DepthwiseGradientMmaConfig&) {
-            return depthwise_gradient_mma_text(kernel, names);
-          },
-          [&](const NarrowGroupsConfig&) { return narrow_groups_text(kernel, names); },
-          [&](const NarrowGroupsGradientConfig&) {
-            return narrow_groups_gradient_text(kernel, names);
-          },
-          [&](const ChainedConfig&) { return chained_text(kernel, names); },
-          [&](const AttentionConfig&) { return attention_text(kernel, names); },
-          [&](const AttentionBackwardConfig&) { return attention_backward_text(kernel, names); }},
-      kernel.config);
+EngineTextPtr engine_text(const ScheduledKernel& kernel, const KernelNames& names) {
+  return std::visit([&](const auto& config) { return engine_text(config, kernel, names); },
+                    kernel.config);
 }
 
 std::optional<ClassText> class_text(const ScheduledKernel& one, const ScheduledKernel& other) {

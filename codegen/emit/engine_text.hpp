@@ -69,35 +69,29 @@ class EngineText {
   const BodyText body_;
 };
 
-// One factory an engine, in the file of its text.
-std::unique_ptr<EngineText> pointwise_text(const ScheduledKernel& kernel, const KernelNames& names);
-std::unique_ptr<EngineText> rowwise_text(const ScheduledKernel& kernel, const KernelNames& names);
-std::unique_ptr<EngineText> simt_text(const ScheduledKernel& kernel, const KernelNames& names);
-std::unique_ptr<EngineText> mma_text(const ScheduledKernel& kernel, const KernelNames& names);
-std::unique_ptr<EngineText> wgmma_text(const ScheduledKernel& kernel, const KernelNames& names);
-std::unique_ptr<EngineText> image_rows_text(const ScheduledKernel& kernel,
-                                            const KernelNames& names);
-std::unique_ptr<EngineText> depthwise_walk_text(const ScheduledKernel& kernel,
-                                                const KernelNames& names);
-std::unique_ptr<EngineText> depthwise_rows_text(const ScheduledKernel& kernel,
-                                                const KernelNames& names);
-std::unique_ptr<EngineText> depthwise_planes_text(const ScheduledKernel& kernel,
-                                                  const KernelNames& names);
-std::unique_ptr<EngineText> depthwise_lines_text(const ScheduledKernel& kernel,
-                                                 const KernelNames& names);
-std::unique_ptr<EngineText> depthwise_mma_text(const ScheduledKernel& kernel,
-                                               const KernelNames& names);
-std::unique_ptr<EngineText> depthwise_gradient_mma_text(const ScheduledKernel& kernel,
-                                                        const KernelNames& names);
-std::unique_ptr<EngineText> narrow_groups_text(const ScheduledKernel& kernel,
-                                               const KernelNames& names);
-std::unique_ptr<EngineText> narrow_groups_gradient_text(const ScheduledKernel& kernel,
-                                                        const KernelNames& names);
-std::unique_ptr<EngineText> chained_text(const ScheduledKernel& kernel, const KernelNames& names);
-std::unique_ptr<EngineText> attention_text(const ScheduledKernel& kernel, const KernelNames& names);
-std::unique_ptr<EngineText> attention_backward_text(const ScheduledKernel& kernel,
-                                                    const KernelNames& names);
+// Of each engine, in the file of its text.
+using EngineTextPtr = std::unique_ptr<EngineText>;
+EngineTextPtr engine_text(const PointwiseConfig&, const ScheduledKernel&, const KernelNames&);
+EngineTextPtr engine_text(const RowwiseConfig&, const ScheduledKernel&, const KernelNames&);
+EngineTextPtr engine_text(const SimtConfig&, const ScheduledKernel&, const KernelNames&);
+EngineTextPtr engine_text(const MmaConfig&, const ScheduledKernel&, const KernelNames&);
+EngineTextPtr engine_text(const WgmmaConfig&, const ScheduledKernel&, const KernelNames&);
+EngineTextPtr engine_text(const ImageRowsConfig&, const ScheduledKernel&, const KernelNames&);
+EngineTextPtr engine_text(const DepthwiseWalkConfig&, const ScheduledKernel&, const KernelNames&);
+EngineTextPtr engine_text(const DepthwiseRowsConfig&, const ScheduledKernel&, const KernelNames&);
+EngineTextPtr engine_text(const DepthwisePlanesConfig&, const ScheduledKernel&, const KernelNames&);
+EngineTextPtr engine_text(const DepthwiseLinesConfig&, const ScheduledKernel&, const KernelNames&);
+EngineTextPtr engine_text(const DepthwiseMmaConfig&, const ScheduledKernel&, const KernelNames&);
+EngineTextPtr engine_text(const DepthwiseGradientMmaConfig&, const ScheduledKernel&,
+                          const KernelNames&);
+EngineTextPtr engine_text(const NarrowGroupsConfig&, const ScheduledKernel&, const KernelNames&);
+EngineTextPtr engine_text(const NarrowGroupsGradientConfig&, const ScheduledKernel&,
+                          const KernelNames&);
+EngineTextPtr engine_text(const ChainedConfig&, const ScheduledKernel&, const KernelNames&);
+EngineTextPtr engine_text(const AttentionConfig&, const ScheduledKernel&, const KernelNames&);
+EngineTextPtr engine_text(const AttentionBackwardConfig&, const ScheduledKernel&,
+                          const KernelNames&);
 // The one that the kernel is scheduled on.
-std::unique_ptr<EngineText> engine_text(const ScheduledKernel& kernel, const KernelNames& names);
+EngineTextPtr engine_text(const ScheduledKernel& kernel, const KernelNames& names);
 
 }  // namespace sinter

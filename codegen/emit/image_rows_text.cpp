@@ -69,8 +69,8 @@ class ImageRowsText : public ContractionText {
 
 }  // namespace
 
-std::unique_ptr<EngineText> image_rows_text(const ScheduledKernel& kernel,
-                                            const KernelNames& names) {
+EngineTextPtr engine_text(const ImageRowsConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<ImageRowsText>(kernel, names);
 }
 

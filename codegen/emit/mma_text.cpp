@@ -172,7 +172,8 @@ class MmaText : public ContractionText {
 
 }  // namespace
 
-std::unique_ptr<EngineText> mma_text(const ScheduledKernel& kernel, const KernelNames& names) {
+EngineTextPtr engine_text(const MmaConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<MmaText>(kernel, names);
 }
 

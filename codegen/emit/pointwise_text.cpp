@@ -128,8 +128,8 @@ class PointwiseText : public EngineText {
 
 }  // namespace
 
-std::unique_ptr<EngineText> pointwise_text(const ScheduledKernel& kernel,
-                                           const KernelNames& names) {
+EngineTextPtr engine_text(const PointwiseConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<PointwiseText>(kernel, names);
 }
 

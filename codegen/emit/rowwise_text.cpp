@@ -289,7 +289,8 @@ class RowwiseText : public EngineText {
 
 }  // namespace
 
-std::unique_ptr<EngineText> rowwise_text(const ScheduledKernel& kernel, const KernelNames& names) {
+EngineTextPtr engine_text(const RowwiseConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<RowwiseText>(kernel, names);
 }
 

@@ -25,7 +25,8 @@ class SimtText : public ContractionText {
 
 }  // namespace
 
-std::unique_ptr<EngineText> simt_text(const ScheduledKernel& kernel, const KernelNames& names) {
+EngineTextPtr engine_text(const SimtConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<SimtText>(kernel, names);
 }
 

@@ -167,7 +167,8 @@ class WgmmaText : public ContractionText {
 
 }  // namespace
 
-std::unique_ptr<EngineText> wgmma_text(const ScheduledKernel& kernel, const KernelNames& names) {
+EngineTextPtr engine_text(const WgmmaConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
   return std::make_unique<WgmmaText>(kernel, names);
 }
 

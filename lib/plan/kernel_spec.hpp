@@ -3,9 +3,7 @@
 // schedule is chosen for it, the generator prints it, and the tests' plan interpreter runs it on
 // the CPU.
 //
-// What all families have stands here; what only one of them has, in its own type (spec/rowwise.hpp,
-// spec/contraction.hpp). Pointwise kernels have nothing of their own: every index of the domain is
-// independent, the body runs once an element.
+// What all families have stands here; what only one of them has, in its own type (lib/plan/spec).
 #pragma once
 #include <algorithm>
 #include <string>
@@ -15,18 +13,12 @@
 #include "plan/spec/attention.hpp"
 #include "plan/spec/attention_backward.hpp"
 #include "plan/spec/contraction.hpp"
+#include "plan/spec/pointwise.hpp"
 #include "plan/spec/rowwise.hpp"
 
 namespace sinter {
 
-struct PointwiseSpec {
-  // It reads nothing that the kernel before it writes, writes nothing that that one reads, and
-  // other elements than that one, so that both may run at once.
-  bool beside_before = false;
-};
-
-// For std::visit: one function for each family, so that a new family does not compile until
-// everybody who tells them apart has said what it is there.
+// For std::visit: a function for each family that is treated apart.
 template <class... Functions>
 struct Overloaded : Functions... {
   using Functions::operator()...;
@@ -34,7 +26,22 @@ struct Overloaded : Functions... {
 template <class... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
-// The family's name in plans and for people, in the order of KernelSpec::family.
+// What every family's spec says of itself. It may also have
+//   own_bodies(self)   its bodies besides KernelSpec::body, of a constant or changing spec
+//   own_ports()        where it holds the numbers of ports that it reaches besides its statements
+template <class Spec>
+concept FamilySpec = requires(const Spec s, int rank) {
+  // The domain's indices are in groups, each of which has a meaning of its own: where these end.
+  { s.group_ends(rank) } -> std::same_as<Dims>;
+  // How many of the indices, the first ones, name a result. The others are summed over.
+  { s.result_rank(rank) } -> std::same_as<int>;
+};
+template <FamilySpec... Specs>
+using FamilyVariant = std::variant<Specs...>;
+
+// Every kernel family, and its name in plans and for people.
+using AnyFamily = FamilyVariant<PointwiseSpec, RowwiseSpec, ContractionSpec, AttentionSpec,
+                                AttentionBackwardSpec>;
 enum class Family : std::uint8_t {
   pointwise,
   rowwise,
@@ -47,10 +54,10 @@ struct EnumNames<Family> {
   static constexpr std::string_view names[] = {"pointwise", "rowwise", "contraction", "attention",
                                                "attention_backward"};
 };
+static_assert(std::variant_size_v<AnyFamily> == std::size(EnumNames<Family>::names));
 
 struct KernelSpec {
-  std::variant<PointwiseSpec, RowwiseSpec, ContractionSpec, AttentionSpec, AttentionBackwardSpec>
-      family;
+  AnyFamily family;
   std::vector<NodeId> nodes;  // of the lowered graph, for explain
   Dims extent;                // the domain
   std::vector<KernelPort> ports;
@@ -98,18 +105,23 @@ struct KernelSpec {
   std::vector<Body*> bodies() { return bodies_of<Body>(*this); }
   std::vector<const Body*> bodies() const { return bodies_of<const Body>(*this); }
 
+  Dims group_ends() const {
+    return std::visit([&](const auto& f) { return f.group_ends(extent.size()); }, family);
+  }
+  int result_rank() const {
+    return std::visit([&](const auto& f) { return f.result_rank(extent.size()); }, family);
+  }
+
  private:
   template <class B, class Spec>
   static std::vector<B*> bodies_of(Spec& spec) {
     std::vector<B*> all{&spec.body};
-    if (auto* const c = spec.as_contraction())
-      for (auto& p : c->products) all.insert(all.end(), {&p.a.body, &p.b.body});
-    if (auto* const a = spec.as_attention())
-      all.insert(all.end(), {&a->q.body, &a->k.body, &a->v.body, &a->score, &a->weight});
-    if (auto* const a = spec.as_attention_backward())
-      all.insert(all.end(),
-                 {&a->q.body, &a->k.body, &a->v.body, &a->d_o.body, &a->score, &a->gradient,
-                  &a->weight, &a->rounded_dp, &a->rounded_ds, &a->dq, &a->block_mask});
+    std::visit(
+        [&](auto& family) {
+          if constexpr (requires { family.own_bodies(family); })
+            for (B* body : family.own_bodies(family)) all.push_back(body);
+        },
+        spec.family);
     return all;
   }
 };

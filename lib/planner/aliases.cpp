@@ -57,9 +57,11 @@ std::string conflict(const ScheduledKernel& kernel, TensorId in, TensorId out, b
   const KernelSpec& spec = kernel.spec;
   const std::vector<int> reads = ports_of(spec, in, false), writes = ports_of(spec, out, true);
   if (reads.empty()) return {};
-  const bool epilogue = spec.as_contraction() != nullptr;
-  if (!spec.as_pointwise() && !spec.as_rowwise() && !epilogue)
-    return "it is read by other threads than write it";
+  const bool own = std::visit(
+      Overloaded{[](const PointwiseSpec&) { return true; }, [](const RowwiseSpec&) { return true; },
+                 [](const ContractionSpec&) { return true; }, [](const auto&) { return false; }},
+      spec.family);
+  if (!own) return "it is read by other threads than write it";
   if (writes.size() != 1) return "the output is written in parts";
   const KernelPort& to = spec.ports[static_cast<std::size_t>(writes[0])];
   for (int r : reads) {

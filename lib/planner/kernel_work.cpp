@@ -39,27 +39,36 @@ std::vector<Traffic> compulsory_traffic(const Graph& lowered, const KernelSpec& 
   return traffic;
 }
 
-double operations(const KernelSpec& spec) {
-  if (spec.as_attention()) {  // both products, of what the band leaves
+namespace {
+
+// Both products, of what the band leaves.
+double operations(const AttentionSpec&, const KernelSpec& spec) {
+  const auto extent = [&](int i) { return static_cast<double>(spec.extent[i]); };
+  return 2.0 * static_cast<double>(count(spec.extent, 0, AttentionSpec::e)) * keys_of_a_row(spec) *
+         (extent(AttentionSpec::d) + extent(AttentionSpec::e));
+}
+double operations(const AttentionBackwardSpec&, const KernelSpec& spec) {
+  return 2.0 * static_cast<double>(count(spec.extent, 0, AttentionBackwardSpec::n)) *
+         static_cast<double>(depths_multiplied(spec)) * keys_of_a_row(spec);
+}
+double operations(const ContractionSpec& c, const KernelSpec& spec) {
+  if (c.chained()) {  // columns of the first product are the second one's k
     const auto extent = [&](int i) { return static_cast<double>(spec.extent[i]); };
-    return 2.0 * static_cast<double>(count(spec.extent, 0, AttentionSpec::e)) *
-           keys_of_a_row(spec) * (extent(AttentionSpec::d) + extent(AttentionSpec::e));
-  }
-  if (spec.as_attention_backward())
-    return 2.0 * static_cast<double>(count(spec.extent, 0, AttentionBackwardSpec::n)) *
-           static_cast<double>(depths_multiplied(spec)) * keys_of_a_row(spec);
-  const ContractionSpec* const c = spec.as_contraction();
-  if (!c) return 0;
-  if (c->chained()) {  // columns of the first product are the second one's k
-    const auto extent = [&](int i) { return static_cast<double>(spec.extent[i]); };
-    const int k = c->first_k();
-    return 2.0 * static_cast<double>(count(spec.extent, 0, c->first_n())) * extent(k) *
+    const int k = c.first_k();
+    return 2.0 * static_cast<double>(count(spec.extent, 0, c.first_n())) * extent(k) *
            (extent(k + 1) + extent(k - 1));
   }
-  double n = 2.0 * static_cast<double>(c->products.size());
-  for (int i = c->rows.on ? c->batch : 0; i < spec.extent.size(); ++i)
+  double n = 2.0 * static_cast<double>(c.products.size());
+  for (int i = c.rows.on ? c.batch : 0; i < spec.extent.size(); ++i)
     n *= static_cast<double>(spec.extent[i]);
   return n;
+}
+double operations(const auto&, const KernelSpec&) { return 0; }
+
+}  // namespace
+
+double operations(const KernelSpec& spec) {
+  return std::visit([&](const auto& family) { return operations(family, spec); }, spec.family);
 }
 
 }  // namespace sinter

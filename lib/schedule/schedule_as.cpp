@@ -29,10 +29,12 @@ bool same_extents(const KernelSpec& a, const KernelSpec& b, int from) {
          std::equal(a.extent.begin() + from, a.extent.end(), b.extent.begin() + from);
 }
 
-// As long, or of any length in both.
+// As long, or of any length in both, and with as many partial results of columns.
 bool same_rows(const KernelSpec& a, const KernelSpec& b) {
   const RowwiseSpec &one = a.rowwise(), &other = b.rowwise();
   if (one.outer_rank != other.outer_rank || one.any_length != other.any_length) return false;
+  if (one.num_partials != other.num_partials || one.rows_per_cta != other.rows_per_cta)
+    return false;
   return one.any_length ? a.extent.size() == b.extent.size() : same_extents(a, b, one.outer_rank);
 }
 
@@ -57,39 +59,33 @@ bool draws_numbers(const KernelSpec& spec) {
 
 std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const KernelSpec& spec,
                                            const PlanContext& context) {
-  if (decided.attention()) {
-    if (!spec.as_attention()) return {};
-    return with_plan(decided, schedule_as(*decided.attention(), spec, context.device));
-  }
-  if (const auto* const backward = decided.attention_backward()) {
-    if (!spec.as_attention_backward()) return {};
-    return with(decided, spec, schedule_as(*backward, spec, context.device));
-  }
-  if (draws_numbers(spec) || spec.family.index() != decided.spec.family.index() ||
-      spec.ports.size() != decided.spec.ports.size() ||
-      spec.body.statements.size() != decided.spec.body.statements.size())
-    return {};
-  if (const auto* const pointwise = decided.pointwise()) {
-    if (pointwise->tiling.on && !same_tiles(pointwise->tiling, spec, decided.spec)) return {};
-    return with(decided, spec, schedule_as(*pointwise, spec, context.device));
-  }
-  if (const auto* const rowwise = decided.rowwise()) {
-    const RowwiseSpec &own = spec.rowwise(), &before = decided.spec.rowwise();
-    if (!same_rows(spec, decided.spec) || own.num_partials != before.num_partials ||
-        own.rows_per_cta != before.rows_per_cta)
-      return {};
-    return with(decided, spec, schedule_as(*rowwise, spec, context.device));
-  }
-  if (!spec.as_contraction()) return {};
-  if (const auto* const wgmma = decided.wgmma())
-    return with_plan(decided, schedule_as(*wgmma, spec, context.device));
-  if (const auto* const rows = decided.image_rows())
-    return with_plan(decided, schedule_as(*rows, spec, context.device));
-  if (const auto* const mma = decided.mma())
-    return with_plan(decided, schedule_as(*mma, spec, context.device));
-  if (const auto* const simt = decided.simt())
-    return with(decided, spec, schedule_as(*simt, spec, context.device));
-  return {};
+  if (spec.family.index() != decided.spec.family.index()) return {};
+  const DeviceModel& device = context.device;
+  const auto plan = [&](const auto& config) {
+    return with_plan(decided, schedule_as(config, spec, device));
+  };
+  const auto config_alone = [&](const auto& config) {
+    return with(decided, spec, schedule_as(config, spec, device));
+  };
+  const bool same = !draws_numbers(spec) && spec.ports.size() == decided.spec.ports.size() &&
+                    spec.body.statements.size() == decided.spec.body.statements.size();
+  using Result = std::optional<ScheduledKernel>;
+  return std::visit(
+      Overloaded{[&](const AttentionConfig& e) { return plan(e); },
+                 [&](const AttentionBackwardConfig& e) { return config_alone(e); },
+                 [&](const PointwiseConfig& e) {
+                   const bool tiles = e.tiling.on && !same_tiles(e.tiling, spec, decided.spec);
+                   return same && !tiles ? config_alone(e) : Result();
+                 },
+                 [&](const RowwiseConfig& e) {
+                   return same && same_rows(spec, decided.spec) ? config_alone(e) : Result();
+                 },
+                 [&](const WgmmaConfig& e) { return same ? plan(e) : Result(); },
+                 [&](const ImageRowsConfig& e) { return same ? plan(e) : Result(); },
+                 [&](const MmaConfig& e) { return same ? plan(e) : Result(); },
+                 [&](const SimtConfig& e) { return same ? config_alone(e) : Result(); },
+                 [](const auto&) { return Result(); }},  // engines that decide anew
+      decided.config);
 }
 
 ScheduledKernel boxed_by_launch(ScheduledKernel decided, const KernelSpec& spec,

@@ -57,27 +57,11 @@ bool needs_wide_index(const KernelSpec& spec) {
   if (c && c->rows.gathers()) return true;
   const int rank = spec.extent.size();
   double most = 0;
-  const auto count_groups = [&](std::initializer_list<int> ends) {
-    int from = 0;
-    for (int to : ends) {
-      most = std::max(most, elements(spec.extent, from, to));
-      from = to;
-    }
-  };
-  std::visit(Overloaded{[&](const PointwiseSpec&) { count_groups({rank}); },
-                        [&](const RowwiseSpec& r) {
-                          count_groups({r.outer_rank, rank});
-                        },
-                        [&](const ContractionSpec& of) {
-                          count_groups({of.first_m(), of.first_n(), of.first_k(), rank});
-                        },
-                        [&](const AttentionSpec& of) {
-                          count_groups({of.member, of.e, of.n, of.d, rank});
-                        },
-                        [&](const AttentionBackwardSpec& of) {
-                          count_groups({of.m, of.n, of.d, of.e, rank});
-                        }},
-             spec.family);
+  int from = 0;
+  for (const std::int64_t end : spec.group_ends()) {
+    most = std::max(most, elements(spec.extent, from, static_cast<int>(end)));
+    from = static_cast<int>(end);
+  }
   for (const auto& p : spec.ports) {
     if (!p.access.via.empty()) most = std::max(most, elements(spec.extent, 0, rank));
     most = std::max(most, reach(p.access, spec.extent));

@@ -61,6 +61,13 @@ struct ScheduledKernel {
   int aligned_by() const;  // of pointwise and rowwise kernels; -1: none
 };
 
+// On an engine that has nothing to measure.
+template <class Config>
+ScheduledKernel scheduled(KernelSpec spec, Config config) {
+  const double microseconds = config.microseconds;
+  return {std::move(spec), std::move(config), microseconds, TileChoice{}, false};
+}
+
 // What every decision of planning is made from.
 struct PlanContext {
   DeviceModel device;
@@ -71,6 +78,15 @@ struct PlanContext {
   bool of_class = false;  // what is decided holds for plans of other extents, too
 };
 ScheduledKernel schedule_kernel(const KernelSpec& spec, const PlanContext& context);
+
+// The family's part of it, in the family's folder.
+ScheduledKernel schedule(const PointwiseSpec&, const KernelSpec& spec, const PlanContext& context);
+ScheduledKernel schedule(const RowwiseSpec&, const KernelSpec& spec, const PlanContext& context);
+ScheduledKernel schedule(const ContractionSpec&, const KernelSpec& spec,
+                         const PlanContext& context);
+ScheduledKernel schedule(const AttentionSpec&, const KernelSpec& spec, const PlanContext& context);
+ScheduledKernel schedule(const AttentionBackwardSpec&, const KernelSpec& spec,
+                         const PlanContext& context);
 // The kernel with what was decided for another one of the same structure and other extents: its
 // engine, tiles and threads. Nothing where these would not be right, or its family decides anew.
 std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const KernelSpec& spec,

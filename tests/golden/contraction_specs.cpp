@@ -332,7 +332,7 @@ KernelSpec hopper_pair() {
                             .length = 1000,
                             .label = "total",
                             .port = b.port("total_parts", f32, strided({0, 1, 0}), true),
-                            .slot_m = 704,
+                            .partial_stride_m = 704,
                             .type = f32,
                             .result = {}});
   Statement total;

@@ -294,8 +294,8 @@ class KernelStatements {
     };
     const std::int64_t place =
         locate(spec_.ports[static_cast<std::size_t>(r.port)].access, at).offset +
-        (c ? group(c->first_m(), c->m) : group(A::member, 2)) * r.slot_m +
-        (c ? group(c->first_n(), c->n) : group(A::e, 1)) * r.slot_n;
+        (c ? group(c->first_m(), c->m) : group(A::member, 2)) * r.partial_stride_m +
+        (c ? group(c->first_n(), c->n) : group(A::e, 1)) * r.partial_stride_n;
     return columns_.try_emplace(Index{number, place}, running(r)).first->second;
   }
   void store_parts() {

@@ -82,6 +82,25 @@ struct AttentionSpec {
   // The port of what CTAs that have equal shares of all keys hand each other: f32 sums of parts,
   // and how many of a tile of rows are there. -1: no shares.
   int parts = -1;
+
+  Dims group_ends(int rank) const { return {member, e, n, d, rank}; }
+  int result_rank(int) const { return n; }
+  template <class Self>
+  static auto own_bodies(Self& s) {
+    return std::vector{&s.q.body, &s.k.body, &s.v.body, &s.score, &s.weight};
+  }
+  std::vector<int*> own_ports() {
+    return {&length_q,
+            &length_kv,
+            &sequences.offsets_q,
+            &sequences.offsets_kv,
+            &sink,
+            &stats,
+            &largest,
+            &total,
+            &tiles_taken,
+            &parts};
+  }
 };
 
 }  // namespace sinter

@@ -67,6 +67,29 @@ struct AttentionBackwardSpec {
   bool plain() const { return score.statements.empty() && weight.statements.empty() && !rounds(); }
   bool rounds() const { return !rounded_dp.statements.empty() || !rounded_ds.statements.empty(); }
   bool wants_dq() const { return sums >= 0 || !dq.statements.empty(); }
+
+  Dims group_ends(int rank) const { return {m, n, d, e, rank}; }
+  int result_rank(int rank) const { return rank; }
+  template <class Self>
+  static auto own_bodies(Self& s) {
+    return std::vector{&s.q.body,     &s.k.body,   &s.v.body,    &s.d_o.body,
+                       &s.score,      &s.gradient, &s.weight,    &s.rounded_dp,
+                       &s.rounded_ds, &s.dq,       &s.block_mask};
+  }
+  std::vector<int*> own_ports() {
+    return {&length_q,
+            &length_kv,
+            &sequences.offsets_q,
+            &sequences.offsets_kv,
+            &stats,
+            &largest,
+            &total,
+            &delta,
+            &sums,
+            &dk,
+            &dv,
+            &dbias};
+  }
 };
 
 }  // namespace sinter

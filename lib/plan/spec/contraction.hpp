@@ -95,6 +95,16 @@ struct ContractionSpec {
   bool paired() const { return products.size() == 2 && products[1].a.body.statements.empty(); }
   // The second product's A is made of the first one's sums.
   bool chained() const { return products.size() == 2 && !paired(); }
+
+  Dims group_ends(int rank) const { return {first_m(), first_n(), first_k(), rank}; }
+  int result_rank(int) const { return first_k(); }
+  template <class Self>
+  static auto own_bodies(Self& s) {
+    std::vector<decltype(&s.a().body)> all;
+    for (auto& p : s.products) all.insert(all.end(), {&p.a.body, &p.b.body});
+    return all;
+  }
+  std::vector<int*> own_ports() { return {&rows.offsets, &rows.index}; }
 };
 
 }  // namespace sinter

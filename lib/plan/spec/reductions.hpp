@@ -27,7 +27,7 @@ struct ColumnReduction {
   int port = -1;
   // contraction: from the partial result of some rows (columns) to the one of the next; 0 where it
   // is not reduced over m (n).
-  std::int64_t slot_m = 0, slot_n = 0;
+  std::int64_t partial_stride_m = 0, partial_stride_n = 0;
   DataType type{};  // of the result; `result` may store it narrower
   KernelPort result;
 };

@@ -26,6 +26,9 @@ struct RowwiseSpec {
   // in the last.
   std::int64_t segment = 0;
   bool any_length = false;  // rows may be as long as the launch says: none stays in registers
+
+  Dims group_ends(int rank) const { return {outer_rank, rank}; }
+  int result_rank(int) const { return outer_rank; }
 };
 
 }  // namespace sinter

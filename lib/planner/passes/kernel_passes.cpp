@@ -11,6 +11,7 @@
 #include "planner/passes/siblings.hpp"
 #include "planner/passes/transposed_rows.hpp"
 #include "planner/rearrange/materialised_operands.hpp"
+#include "planner/rearrange/narrowed_operands.hpp"
 #include "planner/split/split_k.hpp"
 
 namespace sinter {
@@ -104,7 +105,8 @@ constexpr KernelPass kPasses[] = {
      "Only blocks of pixels with halos can, which the pass before may have chosen.", true,
      pool_pixels},
     {"merge_siblings",
-     "Elementwise kernels over one domain that do not need each other are one kernel.",
+     "Neighbouring small elementwise or row kernels over one domain, of which neither reads what "
+     "the other writes, are one.",
      "Behind the passes that make such kernels.", true, merge_siblings},
     {"write_zeros_beside",
      "Zeros of dQ's sums are written by the row kernel before theirs that has as many elements.",
@@ -126,14 +128,8 @@ void run_kernel_passes(KernelList& list, bool fuse) {
 
 bool has_no_results(const KernelSpec& spec) {
   std::int64_t results = 1;
-  const int outer =
-      std::visit(Overloaded{[&](const PointwiseSpec&) { return spec.extent.size(); },
-                            [](const RowwiseSpec& r) { return r.outer_rank; },
-                            [](const ContractionSpec& c) { return c.first_k(); },
-                            [](const AttentionSpec&) { return AttentionSpec::n; },
-                            [&](const AttentionBackwardSpec&) { return spec.extent.size(); }},
-                 spec.family);
-  for (int i = 0; i < outer; ++i) results *= spec.extent[i];
+  const int named = spec.result_rank();
+  for (int i = 0; i < named; ++i) results *= spec.extent[i];
   return results == 0;
 }
 

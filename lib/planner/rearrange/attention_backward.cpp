@@ -246,7 +246,7 @@ int choose_parts(const KernelSpec& spec, const DeviceModel& device) {
   return best;
 }
 
-// Backward gradient of keys becomes sums of f32 of each part, which a kernel behind adds up in
+// A gradient of the keys becomes f32 sums, one for each part, which a kernel behind adds up in
 // their order: the last one of `behind` where it has the same extents.
 void sum_parts_of(KernelSpec& spec, int number, int column, std::string name, int parts,
                   std::vector<KernelSpec>& behind, Temporaries& temporaries) {

@@ -11,6 +11,7 @@
 #include "planner/rearrange/aligned_biases.hpp"
 #include "planner/rearrange/attention_backward.hpp"
 #include "planner/rearrange/channels_last.hpp"
+#include "planner/rearrange/narrowed_operands.hpp"
 #include "planner/rearrange/rearrangements.hpp"
 #include "planner/rearrange/single_products.hpp"
 #include "planner/rearrange/widened.hpp"
@@ -41,43 +42,6 @@ void divide_nodes(const FusionState& state, const OperandPlace& o, KernelSpec& f
                     state.node(node).inputs[static_cast<std::size_t>(o.input)], first.nodes);
   std::erase_if(contraction.nodes, [&](NodeId n) { return contains(first.nodes, n); });
   if (first.nodes.empty()) first.nodes = {node};
-}
-
-// ---- virtual operands in memory
-
-bool may_be_narrow(const Graph& lowered, const KernelPort& p) {
-  return p.tensor < static_cast<TensorId>(lowered.tensors().size()) &&
-         lowered.is_virtual(p.tensor) && p.type == DataType::f32;
-}
-
-// The type in which the kernel multiplies the port's elements, where it does nothing else with
-// them; else none.
-DataType multiplied_as(const KernelSpec& spec, int port) {
-  if (const AttentionSpec* const a = spec.as_attention()) {
-    if (port == a->sink || port == a->stats || port == a->largest || port == a->total)
-      return DataType::none;
-    for (const Body* body : {&spec.body, &a->score, &a->weight})
-      for (const auto& s : body->statements)
-        if (names_ports(s) && (s.port == port || s.port2 == port)) return DataType::none;
-    return info(a->q.type).bytes == 2 ? a->q.type : DataType::none;
-  }
-  if (const AttentionBackwardSpec* const a = spec.as_attention_backward()) {
-    for (int of_row : {a->stats, a->largest, a->total, a->delta, a->dbias})
-      if (port == of_row) return DataType::none;
-    for (const Body* body : {&a->score, &a->gradient, &a->weight, &a->dq})
-      for (const auto& s : body->statements)
-        if (names_ports(s) && (s.port == port || s.port2 == port)) return DataType::none;
-    return info(a->q.type).bytes == 2 ? a->q.type : DataType::none;
-  }
-  const ContractionSpec* const c = spec.as_contraction();
-  if (!c || c->accumulate != DataType::f32) return DataType::none;
-  for (const Body* body : spec.bodies())
-    for (const auto& s : body->statements) {
-      if (!names_ports(s) || (s.port != port && s.port2 != port)) continue;
-      if (body == &spec.body || body->statements.size() != 1) return DataType::none;
-    }
-  const DataType type = factor_type(spec);
-  return type == DataType::f16 || type == DataType::bf16 ? type : DataType::none;
 }
 
 // Of attention, the operands that the kernel cannot load are written to where it can.
@@ -355,59 +319,26 @@ bool can_run_attention(const FusionState& state, KernelSpec spec) {
                    expands_faster(spec, plan->engine.microseconds, state.device()));
 }
 
-void narrow_alone(const FusionState& state, KernelSpec& spec) {
-  for (std::size_t i = 0; i < spec.ports.size(); ++i) {
-    KernelPort& p = spec.ports[i];
-    if (p.written || !may_be_narrow(state.graph(), p)) continue;
-    const auto& readers = state.consumers(p.tensor);
-    if (!std::all_of(readers.begin(), readers.end(),
-                     [&](NodeId n) { return is_contraction(state.node(n).op); }))
-      continue;
-    if (const DataType type = multiplied_as(spec, static_cast<int>(i)); type != DataType::none)
-      p.type = type;
-  }
+namespace {
+
+std::vector<KernelSpec> attention_kernels(KernelSpec spec, const FusionState& state,
+                                          Temporaries& temporaries) {
+  std::vector<KernelSpec> kernels = load_attention(spec, state.device(), temporaries);
+  for (KernelSpec& copy : align_biases(spec, state.device(), temporaries))
+    kernels.push_back(std::move(copy));
+  kernels.push_back(std::move(spec));
+  return kernels;
 }
 
-void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels) {
-  std::map<TensorId, DataType> types;  // none: somebody needs the f32
-  const auto each_port = [&](const auto& visit) {
-    for (auto& spec : kernels)
-      for (std::size_t i = 0; i < spec.ports.size(); ++i)
-        if (may_be_narrow(lowered, spec.ports[i])) visit(spec, static_cast<int>(i));
-  };
-  each_port([&](const KernelSpec& spec, int i) {
-    const KernelPort& p = spec.ports[static_cast<std::size_t>(i)];
-    if (p.written) return;
-    const DataType type = multiplied_as(spec, i);
-    if (const auto [known, fresh] = types.try_emplace(p.tensor, type); !fresh)
-      if (known->second != type) known->second = DataType::none;
-  });
-  each_port([&](KernelSpec& spec, int i) {
-    KernelPort& p = spec.ports[static_cast<std::size_t>(i)];
-    if (const auto t = types.find(p.tensor); t != types.end() && t->second != DataType::none)
-      p.type = t->second;
-  });
-}
-
-std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
-                                             Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  if (spec.as_attention_backward())
-    return attention_backward_kernels(std::move(spec), state.context(), state.overwritten(),
-                                      temporaries);
-  if (spec.as_attention()) {
-    std::vector<KernelSpec> kernels = load_attention(spec, state.device(), temporaries);
-    for (KernelSpec& copy : align_biases(spec, state.device(), temporaries))
-      kernels.push_back(std::move(copy));
-    kernels.push_back(std::move(spec));
-    return kernels;
-  }
+std::vector<KernelSpec> contraction_kernels(KernelSpec spec, const FusionState& state,
+                                            Temporaries& temporaries, std::vector<PlanCut>& cuts) {
   if (auto product = as_single_products(spec)) return {std::move(*product)};
   if (joins_products(spec)) return {std::move(spec)};
   if (auto kernels = rearranged(spec, state, temporaries, cuts); !kernels.empty()) return kernels;
-  const ContractionSpec* const c = spec.as_contraction();
+  const ContractionSpec* const c = &spec.contraction();
   // Of several indices of k (patches of an image that do not overlap) written operands have one.
-  const bool candidate = state.device().has_wgmma && c && !c->chained() &&
-                         !reads_joined_indices(spec) && (c->k() == 1 || has_plain_places(spec));
+  const bool candidate = state.device().has_wgmma && !c->chained() && !reads_joined_indices(spec) &&
+                         (c->k() == 1 || has_plain_places(spec));
   if (!candidate) return {std::move(spec)};
   // Rows of 32 bits that threads read, and lines that they shift, are for products that wait for
   // memory.
@@ -474,6 +405,26 @@ std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState&
   std::move(best.reasons.begin(), best.reasons.end(), std::back_inserter(cuts));
   temporaries = std::move(best.temporaries);
   return std::move(best.kernels);
+}
+
+}  // namespace
+
+std::vector<KernelSpec> materialise_operands(KernelSpec spec, const FusionState& state,
+                                             Temporaries& temporaries, std::vector<PlanCut>& cuts) {
+  using Kernels = std::vector<KernelSpec>;
+  return std::visit(
+      Overloaded{[&](const ContractionSpec&) {
+                   return contraction_kernels(std::move(spec), state, temporaries, cuts);
+                 },
+                 [&](const AttentionSpec&) {
+                   return attention_kernels(std::move(spec), state, temporaries);
+                 },
+                 [&](const AttentionBackwardSpec&) {
+                   return attention_backward_kernels(std::move(spec), state.context(),
+                                                     state.overwritten(), temporaries);
+                 },
+                 [&](const auto&) { return Kernels{std::move(spec)}; }},
+      spec.family);
 }
 
 double microseconds_of_all(KernelSpec spec, const FusionState& state) {

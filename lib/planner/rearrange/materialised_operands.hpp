@@ -5,11 +5,6 @@
 
 namespace sinter {
 
-// Virtual f32 tensors that contractions alone read, and may round to 16 bits, are stored so.
-void narrow_operands(const Graph& lowered, std::vector<KernelSpec>& kernels);
-// The same of one kernel, before the others are known.
-void narrow_alone(const FusionState& state, KernelSpec& spec);
-
 // Whether attention runs in one kernel, once the operands that it cannot load as they lie have been
 // written to where it can.
 bool can_run_attention(const FusionState& state, KernelSpec attention);

@@ -14,10 +14,13 @@ namespace {
 
 // Heads that share one of the operand, whose index counts those.
 std::int64_t group_of(const KernelSpec& spec, const ProductOperand& operand) {
-  if (const AttentionSpec* const a = spec.as_attention()) return &operand == &a->q ? 1 : a->group;
-  if (const AttentionBackwardSpec* const a = spec.as_attention_backward())
-    return &operand == &a->k || &operand == &a->v ? a->group : 1;
-  return 1;
+  const auto of_keys = [&](const auto& a) {
+    return &operand == &a.k || &operand == &a.v ? a.group : 1;
+  };
+  return std::visit(Overloaded{[&](const AttentionSpec& a) { return of_keys(a); },
+                               [&](const AttentionBackwardSpec& a) { return of_keys(a); },
+                               [](const auto&) { return std::int64_t{1}; }},
+                    spec.family);
 }
 
 }  // namespace

@@ -143,7 +143,7 @@ void simplify_domain(KernelSpec& spec) {
                           last = c.k();
                           groups = {&c.batch, &c.m, &c.n, &last};
                         },
-                        [](AttentionSpec&) {}, [](AttentionBackwardSpec&) {}},
+                        [](auto&) {}},  // each index has a meaning of its own
              spec.family);
   int begin = 0;
   for (int* size : groups) {
@@ -353,16 +353,12 @@ void drop_unused(KernelSpec& spec) {
     for (auto& g : spec.gathers)
       for (int& p : g.ports) use_port(p);
     for (auto& c : spec.columns) use_port(c.port);
-    if (auto* const c = spec.as_contraction()) use_port(c->rows.offsets), use_port(c->rows.index);
-    if (auto* const a = spec.as_attention())
-      for (int* p : {&a->length_q, &a->length_kv, &a->sequences.offsets_q, &a->sequences.offsets_kv,
-                     &a->sink, &a->stats, &a->largest, &a->total, &a->tiles_taken, &a->parts})
-        use_port(*p);
-    if (auto* const a = spec.as_attention_backward())
-      for (int* p :
-           {&a->length_q, &a->length_kv, &a->sequences.offsets_q, &a->sequences.offsets_kv,
-            &a->stats, &a->largest, &a->total, &a->delta, &a->sums, &a->dk, &a->dv, &a->dbias})
-        use_port(*p);
+    std::visit(
+        [&](auto& family) {
+          if constexpr (requires { family.own_ports(); })
+            for (int* p : family.own_ports()) use_port(*p);
+        },
+        spec.family);
   });
   drop(spec.scalars, [&](const auto& use) {
     each_number([&](const Statement& s, int& p) {

@@ -205,10 +205,9 @@ struct ResultParts {
 
   ResultParts(const KernelSpec& spec, ColumnReduction& c) {
     const Dims& result = c.result.access.stride;
-    using A = AttentionSpec;
-    const ContractionSpec* const space = spec.as_contraction();  // else attention
-    const int m = space ? space->first_m() : A::batch, n = space ? space->first_n() : A::e,
-              k = space ? space->first_k() : A::n;
+    const Dims ends = spec.group_ends();  // of a product or attention: batch, rows, columns, k
+    const int m = static_cast<int>(ends[0]), n = static_cast<int>(ends[1]),
+              k = static_cast<int>(ends[2]);
     std::vector<int> index;  // of the domain, for each dim; -1: parts of some rows or columns
     const auto add_index = [&](int i) {
       index.push_back(i);
@@ -239,8 +238,8 @@ struct ResultParts {
         step.push_back(stride[d]);
       }
     }
-    c.slot_m = slot[0] < 0 ? 0 : stride[slot[0]];
-    c.slot_n = slot[1] < 0 ? 0 : stride[slot[1]];
+    c.partial_stride_m = slot[0] < 0 ? 0 : stride[slot[0]];
+    c.partial_stride_n = slot[1] < 0 ? 0 : stride[slot[1]];
   }
 };
 
@@ -268,9 +267,12 @@ std::vector<KernelSpec> finish_results(KernelSpec spec, const PlanContext& conte
 
 std::vector<KernelSpec> split_columns(KernelSpec spec, const PlanContext& context,
                                       Temporaries& temporaries) {
-  if (spec.as_contraction() || spec.as_attention())
-    return finish_results(std::move(spec), context, temporaries);
-  return finish_columns(std::move(spec), context, temporaries);
+  // Rows have phases and partial results of their own.
+  const bool results = std::visit(
+      Overloaded{[](const RowwiseSpec&) { return false; }, [](const auto&) { return true; }},
+      spec.family);
+  return results ? finish_results(std::move(spec), context, temporaries)
+                 : finish_columns(std::move(spec), context, temporaries);
 }
 
 }  // namespace sinter

@@ -321,10 +321,10 @@ bool fits_one_kernel(const KernelSpec& c, const PlanContext& context, Engines en
   return choose_depth_parts(plain, context).parts.empty();
 }
 
-std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,
-                                    Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  if (c.as_attention()) return split_keys(std::move(c), state.context(), temporaries);
-  if (!c.as_contraction()) return {std::move(c)};
+namespace {
+
+std::vector<KernelSpec> split_k(KernelSpec c, const FusionState& state, Temporaries& temporaries,
+                                std::vector<PlanCut>& cuts) {
   const PlanContext& context = state.context();
   const NodeId node = contraction_of(state, c);
   using Kind = Decisions::Kind;
@@ -364,6 +364,21 @@ std::vector<KernelSpec> split_depth(KernelSpec c, const FusionState& state,
   }
   for (auto& k : split(std::move(total), context, temporaries)) kernels.push_back(std::move(k));
   return kernels;
+}
+
+}  // namespace
+
+std::vector<KernelSpec> split_depth(KernelSpec spec, const FusionState& state,
+                                    Temporaries& temporaries, std::vector<PlanCut>& cuts) {
+  using Kernels = std::vector<KernelSpec>;
+  return std::visit(Overloaded{[&](const ContractionSpec&) {
+                                 return split_k(std::move(spec), state, temporaries, cuts);
+                               },
+                               [&](const AttentionSpec&) {
+                                 return split_keys(std::move(spec), state.context(), temporaries);
+                               },
+                               [&](const auto&) { return Kernels{std::move(spec)}; }},
+                    spec.family);
 }
 
 }  // namespace sinter

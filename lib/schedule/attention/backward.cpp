@@ -8,6 +8,7 @@
 #include "schedule/attention/forward_mma.hpp"
 #include "schedule/attention/forward_parts.hpp"
 #include "schedule/schedule_parts.hpp"
+#include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
 namespace {
@@ -372,6 +373,12 @@ std::optional<AttentionBackwardConfig> schedule_as(const AttentionBackwardConfig
   const AttentionBackwardSpec& a = spec.attention_backward();
   if (a.deterministic && !a.dq_factor) e->in_order |= decided.in_order;
   return e;
+}
+
+// Its pattern has asked the only engine before.
+ScheduledKernel schedule(const AttentionBackwardSpec&, const KernelSpec& spec,
+                         const PlanContext& context) {
+  return scheduled(spec, *plan_attention_backward(spec, context.device));
 }
 
 }  // namespace sinter

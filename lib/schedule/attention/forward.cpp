@@ -11,6 +11,7 @@
 #include "schedule/attention/forward_parts.hpp"
 #include "schedule/attention/forward_tile.hpp"
 #include "schedule/schedule_parts.hpp"
+#include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
 namespace {
@@ -468,6 +469,12 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
                               : microseconds_by_warpgroups(spec, e, items, device);
   plan->engine = std::move(e);
   return plan;
+}
+
+// Its pattern has asked the only engine before.
+ScheduledKernel schedule(const AttentionSpec&, const KernelSpec& spec, const PlanContext& context) {
+  auto attention = plan_attention(spec, context.device);
+  return scheduled(std::move(attention->spec), std::move(attention->engine));
 }
 
 }  // namespace sinter

@@ -48,6 +48,11 @@ struct AttentionConfig : Launch {
   Packing packing;        // of the epilogue
   // Where the epilogue only stores, in the operands' type: boxes of 16 rows and 64 columns.
   std::optional<BoxedOperand> result;
+
+  template <class Self>
+  static auto own_bodies(Self& e) {
+    return std::vector{&e.scores.body, &e.weight};
+  }
 };
 
 // Columns of the result that each consumer of a wide head sums: half of them, in whole panels.

@@ -19,6 +19,11 @@ struct ChainedConfig : Launch {
   bool n_fastest = true;  // along which index the result lies in memory
   int unroll = 2;         // of the epilogue
   Packing packing;        // of the epilogue
+
+  template <class Self>
+  static auto own_bodies(Self& e) {
+    return std::vector{&e.first.body};
+  }
 };
 
 struct ChainedPlan {

@@ -139,7 +139,8 @@ void swap_operands(KernelSpec& spec) {
   std::swap(c.m, c.n);
   if (c.zero_dominates != ZeroOf::neither)
     c.zero_dominates = c.zero_dominates == ZeroOf::a ? ZeroOf::b : ZeroOf::a;
-  for (auto& reduction : spec.columns) std::swap(reduction.slot_m, reduction.slot_n);
+  for (auto& reduction : spec.columns)
+    std::swap(reduction.partial_stride_m, reduction.partial_stride_n);
 }
 
 }  // namespace sinter

@@ -6,6 +6,7 @@
 #include "plan/access.hpp"
 #include "schedule/pointwise/tiling_as.hpp"
 #include "schedule/schedule_parts.hpp"
+#include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
 namespace {
@@ -174,6 +175,10 @@ PointwiseConfig schedule_pointwise(const KernelSpec& spec, const DeviceModel& de
   PointwiseConfig s = choose_pointwise(spec, device);
   s.microseconds = microseconds(spec, s, device);
   return s;
+}
+
+ScheduledKernel schedule(const PointwiseSpec&, const KernelSpec& spec, const PlanContext& context) {
+  return scheduled(spec, schedule_pointwise(spec, context.device));
 }
 
 }  // namespace sinter

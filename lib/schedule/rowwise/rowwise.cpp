@@ -7,6 +7,7 @@
 #include "plan/liveness.hpp"
 #include "schedule/rowwise/column_walk.hpp"
 #include "schedule/rowwise/rowwise_parts.hpp"
+#include "schedule/scheduled_kernel.hpp"
 
 namespace sinter {
 
@@ -171,6 +172,10 @@ RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device
   s.shared_bytes = static_cast<std::uint32_t>(s.pipeline_stages * s.slot_bytes);
   if (s.microseconds == 0) s.microseconds = microseconds(spec, device, s);
   return s;
+}
+
+ScheduledKernel schedule(const RowwiseSpec&, const KernelSpec& spec, const PlanContext& context) {
+  return scheduled(spec, schedule_rowwise(spec, context.device));
 }
 
 }  // namespace sinter
