@@ -5,9 +5,9 @@
 
 #include "plan/access.hpp"
 #include "schedule/contraction/depthwise_boxes.hpp"
+#include "schedule/contraction/depthwise_search.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/narrow_groups.hpp"
-#include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -24,8 +24,6 @@ constexpr int kMostStages = 8, kLeastStages = 3;
 constexpr int kMostRegisters = 200, kOwnRegisters = 48;
 
 double up(double x, double unit) { return std::ceil(x / unit) * unit; }
-
-bool plain(const ImageDim& d) { return d.divisor == 1 && d.pixel == 1 && d.tap == 1; }
 
 // As many pixels as fill 128 bytes with all their channels, where rows are whole numbers of these;
 // 1: pixels have lines of their own.
@@ -107,109 +105,255 @@ std::vector<Lanes> lanes_for(int all_units, int units_of_group) {
   return of;
 }
 
-// The engine that `parts`, whose groups are known, suggests.
-std::optional<NarrowGroupsGradientConfig> plan_gradient(const KernelSpec& spec,
-                                                        const NarrowGroupsGradientConfig& parts,
-                                                        double memory, const DeviceModel& device) {
-  const auto type = [&](const DepthwiseOperand& o) {
-    return spec.ports[static_cast<std::size_t>(o.port)].type;
-  };
-  const ImageDim &down = *parts.down, &across = *parts.across;
-  if (!device.has_tma || !device.has_wgmma || type(parts.image) != type(parts.other) ||
-      info(type(parts.image)).bytes != 2 || !plain(down) || !plain(across) ||
-      !across.parts.empty() || taps_of(spec, down) > kMostTaps || taps_of(spec, across) > kMostTaps)
-    return {};
-  NarrowGroupsGradientConfig e = parts;
-  const int group = e.groups.channels, units = std::max(1, group / kUnit);
-  e.each = std::max(1, kUnit / group);
-  e.rows = 1;
-  if (!set_map(spec, e, e.image, &e.groups) || !set_map(spec, e, e.other, &e.groups)) return {};
-  const ContractionSpec& c = spec.contraction();
-  const double channels = static_cast<double>(spec.extent[e.channel]) * group,
-               images = elements(spec.extent, c.first_k(), spec.extent.size() - 2),
-               batches = elements(spec.extent, 0, e.channel),
-               width = std::ceil(static_cast<double>(spec.extent[across.pixel_index]) / kWidth);
-  if (channels * images * batches * width == 0) return {};
-  // Walks of equal numbers of tiles.
-  const double walks = std::ceil(width / kMostTiles), tiles = std::ceil(width / walks);
-  const Step step{taps_of(spec, down), taps_of(spec, across), units, static_cast<int>(tiles),
-                  group < kUnit};
-  if (step.registers() > kMostRegisters) return {};
-  // Rows of x that meet rows of dy.
-  const bool part = !down.parts.empty();
-  const std::int64_t first = part ? down.base : std::max<std::int64_t>(1 - step.taps, down.base),
-                     met = down.base + spec.extent[down.pixel_index] + step.taps - 1,
-                     rows = std::max<std::int64_t>(
-                         0, (part ? met : std::min(down.extent, met)) - first);
-  const double steps = images * walks * static_cast<double>(rows);
-  e.columns = step.tiles * kWidth;
-  e.packing = e.groups.inner >= 0
-                  ? choose_packing(spec, e.groups.inner, std::min(2, widest_pack(spec)))
-                  : choose_packing(spec, e.channel, 1);
-  const int joined = joined_pixels(spec, e, channels);
-  const DepthwiseOperand image = e.image, other = e.other;
-  std::optional<double> least;
-  NarrowGroupsGradientConfig best;
-  for (const auto& [lanes, line_units] :
-       lanes_for(static_cast<int>(std::ceil(channels / kUnit)), units)) {
-    e.lanes = lanes;
-    e.threads = 32 * lanes + 32;
-    if (step.registers() * e.threads > device.registers_per_sm) continue;
-    const bool one = walks == 1;
-    const int seen = e.columns + step.columns_taps - 1;
-    e.image = image, e.other = other;
-    e.joined = lanes * kUnit == static_cast<int>(channels) && line_units == lanes ? joined : 1;
-    const auto begins = static_cast<int>(begins_in_line(across.base, e.joined));
-    set_box(e.image, line_units, static_cast<int>(up(begins + seen + 1, 8)), seen, across.base,
-            one);
-    set_box(e.other, line_units, static_cast<int>(up(e.columns, tiles > 1 ? 2 * kWidth : kWidth)),
-            e.columns, 0, one);
-    if (e.joined > 1) {
-      join_pixels(e.image, e.joined, across.base);
-      join_pixels(e.other, e.joined, 0);
+// The fastest configuration of a gradient whose operands, dims and groups are known; what returns a
+// bool says whether the engine takes it.
+class UnitsGradientSearch {
+ public:
+  UnitsGradientSearch(const KernelSpec& spec, const NarrowGroupsGradientConfig& parts,
+                      double memory, const DeviceModel& device)
+      : spec_(spec), e_(parts), memory_(memory), device_(device) {}
+
+  std::optional<NarrowGroupsGradientConfig> make() {
+    if (!takes_operands() || !find_extents() || !find_step()) return {};
+    e_.packing = e_.groups.inner >= 0
+                     ? choose_packing(spec_, e_.groups.inner, std::min(2, widest_pack(spec_)))
+                     : choose_packing(spec_, e_.channel, 1);
+    const NarrowGroupsGradientConfig without_boxes = e_;
+    for (const Lanes& lanes :
+         lanes_for(static_cast<int>(std::ceil(channels_ / kUnit)), step_.units)) {
+      e_ = without_boxes;
+      try_lanes(lanes);
     }
-    const double stage = up(e.image.line * line_units * kUnit * 2.0, 1024) +
-                         up(e.other.line * line_units * kUnit * 2.0, 1024),
-                 grid = std::ceil(channels / (lanes * kUnit)) * batches;
+    return std::move(best_).finished(spec_, device_);
+  }
+
+ private:
+  const KernelSpec& spec_;
+  NarrowGroupsGradientConfig e_;
+  const double memory_;  // microseconds
+  const DeviceModel& device_;
+  double channels_ = 0, images_ = 0, batches_ = 0, width_ = 0;  // tiles of a row
+  double walks_ = 0, steps_ = 0;                                // of a row; of a thread block
+  Step step_{};
+  Fastest<NarrowGroupsGradientConfig> best_;
+
+  bool takes_operands() {
+    const ImageDim &down = *e_.down, &across = *e_.across;
+    if (!device_.has_tma || !device_.has_wgmma || !are_of_16_bits(spec_, e_) || !is_plain(down) ||
+        !is_plain(across) || !across.parts.empty() || taps_of(spec_, down) > kMostTaps ||
+        taps_of(spec_, across) > kMostTaps)
+      return false;
+    e_.each = std::max(1, kUnit / e_.groups.channels);
+    e_.rows = 1;
+    return set_map(spec_, e_, e_.image, &e_.groups) && set_map(spec_, e_, e_.other, &e_.groups);
+  }
+
+  bool find_extents() {
+    const std::int64_t pixels = spec_.extent[e_.across->pixel_index];
+    channels_ = static_cast<double>(spec_.extent[e_.channel]) * e_.groups.channels;
+    images_ = elements(spec_.extent, spec_.contraction().first_k(), spec_.extent.size() - 2);
+    batches_ = elements(spec_.extent, 0, e_.channel);
+    width_ = std::ceil(static_cast<double>(pixels) / kWidth);
+    return channels_ * images_ * batches_ * width_ != 0;
+  }
+
+  // Walks of equal numbers of tiles.
+  bool find_step() {
+    const int group = e_.groups.channels;
+    walks_ = std::ceil(width_ / kMostTiles);
+    step_ = {taps_of(spec_, e_.down), taps_of(spec_, e_.across), std::max(1, group / kUnit),
+             static_cast<int>(std::ceil(width_ / walks_)), group < kUnit};
+    e_.columns = step_.tiles * kWidth;
+    steps_ = images_ * walks_ * static_cast<double>(rows_met());
+    return step_.registers() <= kMostRegisters;
+  }
+  // Rows of x that meet rows of dy.
+  std::int64_t rows_met() const {
+    const ImageDim& down = *e_.down;
+    const bool part = !down.parts.empty();
+    const std::int64_t first = part ? down.base : std::max<std::int64_t>(1 - step_.taps, down.base),
+                       met = down.base + spec_.extent[down.pixel_index] + step_.taps - 1;
+    return std::max<std::int64_t>(0, (part ? met : std::min(down.extent, met)) - first);
+  }
+
+  void try_lanes(const Lanes& lanes) {
+    e_.lanes = lanes.warps;
+    e_.line_units = lanes.line_units;
+    e_.threads = 32 * lanes.warps + 32;
+    if (step_.registers() * e_.threads > device_.registers_per_sm) return;
+    place_boxes();
+    const double grid = std::ceil(channels_ / (e_.lanes * kUnit)) * batches_;
     for (int stages = kMostStages; stages >= kLeastStages; --stages) {
-      const double shared = stages * (stage + 16) + kLostToAlignment;
-      if (shared > device.shared_per_cta) continue;
-      const double most = std::max(
-                       1.0,
-                       std::min(
-                           std::floor(device.registers_per_sm /
-                                      (static_cast<double>(step.registers()) * e.threads)),
-                           std::floor(device.shared_per_sm / (shared + device.shared_reserved)))),
-                   at_once = most * device.sms, rounds = std::floor(grid / at_once),
-                   left = std::ceil((grid - rounds * at_once) / device.sms);
-      const auto clocks = [&](double ctas) {
-        constexpr double kBegin = 6000;
-        const double lines = static_cast<double>(e.image.map->box[1] + e.other.map->box[1]);
-        return steps * std::max(step.clocks(ctas * lanes, ctas * stage),
-                                ctas * lines * clocks_of_line(line_units * e.joined)) +
-               kBegin;
-      };
-      const double issued = (rounds * clocks(most) + (left > 0 ? clocks(left) : 0)) / device.clock,
-                   flight = (stages - 1) * stage * std::clamp(grid / device.sms, 1.0, most),
-                   // SMs that have a thread block less than others rest.
-          each = grid / device.sms, unlike = std::ceil(each) / each,
-                   waited = memory * unlike * std::max(1.0, kFlightOfSm / flight),
-                   us = overlapped(waited, issued);
-      if (least && *least <= us) continue;
-      least = us;
-      e.tiles = {.across = step.tiles, .stages = stages};
-      e.line_units = line_units;
-      e.grid = clamp_grid(grid);
-      e.shared_bytes = static_cast<std::uint32_t>(shared);
-      e.least_blocks = static_cast<int>(most);
-      best = e;
+      const double shared = stages * (stage_bytes() + 16) + kLostToAlignment;
+      if (shared > device_.shared_per_cta) continue;
+      const double ctas = most_ctas(shared);
+      if (!best_.improves(estimate(stages, grid, ctas))) continue;
+      e_.tiles = {.across = step_.tiles, .stages = stages};
+      e_.grid = clamp_grid(grid);
+      e_.shared_bytes = static_cast<std::uint32_t>(shared);
+      e_.least_blocks = static_cast<int>(ctas);
+      best_.config = e_;
     }
   }
-  if (!least) return {};
-  best.microseconds = device.launch_microseconds + *least;
-  best.wide_index = needs_wide_index(spec);
-  return best;
+
+  void place_boxes() {
+    const ImageDim& across = *e_.across;
+    const bool one = walks_ == 1, whole_lines = e_.lanes * kUnit == static_cast<int>(channels_) &&
+                                                e_.line_units == e_.lanes;
+    const int seen = e_.columns + step_.columns_taps - 1;
+    e_.joined = whole_lines ? joined_pixels(spec_, e_, channels_) : 1;
+    const auto begins = static_cast<int>(begins_in_line(across.base, e_.joined));
+    set_box(e_.image, e_.line_units, static_cast<int>(up(begins + seen + 1, 8)), seen, across.base,
+            one);
+    set_box(e_.other, e_.line_units,
+            static_cast<int>(up(e_.columns, step_.tiles > 1 ? 2 * kWidth : kWidth)), e_.columns, 0,
+            one);
+    if (e_.joined == 1) return;
+    join_pixels(e_.image, e_.joined, across.base);
+    join_pixels(e_.other, e_.joined, 0);
+  }
+
+  double stage_bytes() const {
+    return up(e_.image.line * e_.line_units * kUnit * 2.0, 1024) +
+           up(e_.other.line * e_.line_units * kUnit * 2.0, 1024);
+  }
+  // Thread blocks of an SM.
+  double most_ctas(double shared) const {
+    return std::max(
+        1.0, std::min(std::floor(device_.registers_per_sm /
+                                 (static_cast<double>(step_.registers()) * e_.threads)),
+                      std::floor(device_.shared_per_sm / (shared + device_.shared_reserved))));
+  }
+
+  double estimate(int stages, double grid, double most) const {
+    const double stage = stage_bytes();
+    const auto clocks = [&](double ctas) {
+      constexpr double kBegin = 6000;
+      const double lines = static_cast<double>(e_.image.map->box[1] + e_.other.map->box[1]);
+      return steps_ * std::max(step_.clocks(ctas * e_.lanes, ctas * stage),
+                               ctas * lines * clocks_of_line(e_.line_units * e_.joined)) +
+             kBegin;
+    };
+    const double issued = Rounds(grid, most, device_.sms).clocks(clocks) / device_.clock,
+                 flight = (stages - 1) * stage * std::clamp(grid / device_.sms, 1.0, most),
+                 // SMs that have a thread block less than others rest.
+        each = grid / device_.sms, unlike = std::ceil(each) / each,
+                 waited = memory_ * unlike * std::max(1.0, kFlightOfSm / flight);
+    return overlapped(waited, issued);
+  }
+};
+
+// What the reading of a spec needs to begin.
+bool may_be_groups_gradient(const KernelSpec& spec, const DeviceModel& device) {
+  const ContractionSpec* const c = spec.as_contraction();
+  return device.has_tma && device.has_wgmma && c && is_plain_product(*c) && spec.columns.empty() &&
+         c->m == 1 && c->n > 0 && c->k() >= 2 && !reads_joined_indices(spec) &&
+         std::all_of(c->k_indices.begin(), c->k_indices.end(),
+                     [](KIndex k) { return k == KIndex::pixels; });
 }
+
+// The steps of reading one, in order; what returns a bool says whether the engine takes it.
+class NarrowGroupsGradientSearch {
+ public:
+  NarrowGroupsGradientSearch(const KernelSpec& given, const DeviceModel& device)
+      : plan_{given, {}}, device_(device) {}
+
+  std::optional<NarrowGroupsGradientPlan> make() {
+    if (!find_channels() || !find_groups() || !find_dims()) return {};
+    const double memory =
+        bytes_of(spec_, e_, image_elements()) / (kWindowsReach * device_.memory_bandwidth);
+    auto engine = UnitsGradientSearch(spec_, e_, memory, device_).make();
+    if (!engine) return {};
+    e_ = *std::move(engine);
+    return std::move(plan_);
+  }
+
+ private:
+  NarrowGroupsGradientPlan plan_;
+  const DeviceModel& device_;
+  KernelSpec& spec_ = plan_.spec;
+  NarrowGroupsGradientConfig& e_ = plan_.engine;
+  ConvolutionRoles roles_;
+  int image_index_ = -1;  // tells images apart
+
+  const Access& access(const DepthwiseOperand& o) const {
+    return spec_.ports[static_cast<std::size_t>(o.port)].access;
+  }
+
+  // The columns are the channels of a group of the image, which lie together, and taps.
+  bool find_channels() {
+    const ContractionSpec& c = spec_.contraction();
+    DepthwiseGroups& groups = e_.groups;
+    e_.gradient = true;
+    const KernelPort* const image = loaded_port(spec_, c.b(), e_.image.port);
+    const KernelPort* const other = loaded_port(spec_, c.a(), e_.other.port);
+    if (!image || !other || !other->access.windows.empty()) return false;
+    groups.outer = c.first_m();
+    for (int i = c.first_n(); i < c.first_k(); ++i) {
+      if (groups.inner < 0 && image->access.stride[i] == 1)
+        groups.inner = i;
+      else
+        roles_.taps.push_back(i);
+    }
+    if (groups.inner < 0 || spec_.extent[groups.inner] > kMostGroup ||
+        spec_.extent[groups.inner] != spec_.extent[groups.outer])
+      return false;
+    groups.channels = static_cast<int>(spec_.extent[groups.inner]);
+    return groups.channels >= 2 && (kUnit % groups.channels == 0 || groups.channels % kUnit == 0) &&
+           groups.channels != 3 * kUnit;
+  }
+
+  bool find_groups() {
+    const ContractionSpec& c = spec_.contraction();
+    const int channels = e_.groups.channels;
+    int found = -1;
+    for (int i = 0; i < c.batch; ++i)
+      if (access(e_.image).stride[i] == channels && access(e_.other).stride[i] == channels)
+        found = i;
+    if (found < 0) {
+      // All channels are one group.
+      if (channels < kUnit || channels > kMostAlone ||
+          access(e_.image).stride[e_.groups.outer] != 0)
+        return false;
+      found = add_group();
+    }
+    place_groups(spec_, found, e_.groups, e_, roles_);
+    return true;
+  }
+  // The index that counts groups, where there is one.
+  int add_group() {
+    const int added = spec_.contraction().batch++;
+    add_unit_index(spec_, added);
+    for (const int port : {e_.image.port, e_.other.port})
+      spec_.ports[static_cast<std::size_t>(port)].access.stride[added] = e_.groups.channels;
+    ++e_.groups.outer, ++e_.groups.inner;
+    for (int& tap : roles_.taps) ++tap;
+    return added;
+  }
+
+  bool find_dims() {
+    for (int i = spec_.contraction().first_k(); i < spec_.extent.size(); ++i)
+      roles_.pixels.push_back(i);
+    roles_.pixels_in_k = true;
+    std::int64_t offset = 0;
+    const auto dims = image_dims(spec_, roles_, access(e_.image), image_index_, offset);
+    if (!dims || dims->size() != 2) return false;
+    e_.down = dims->front();
+    e_.across = dims->back();
+    e_.image.offset = access(e_.image).offset + offset;
+    return roles_.taps.size() ==
+           static_cast<std::size_t>((e_.down->tap_index >= 0) + (e_.across->tap_index >= 0));
+  }
+
+  double image_elements() const {
+    const std::int64_t rows =
+        e_.down->parts.empty() ? e_.down->extent
+                               : spec_.extent[e_.down->pixel_index] + taps_of(spec_, e_.down) - 1;
+    return elements(spec_.extent, 0, spec_.contraction().batch) * e_.groups.channels *
+           (image_index_ < 0 ? 1 : static_cast<double>(spec_.extent[image_index_])) *
+           static_cast<double>(rows) * static_cast<double>(e_.across->extent);
+  }
+};
 
 }  // namespace
 
@@ -218,87 +362,13 @@ std::optional<NarrowGroupsGradientConfig> plan_units_gradient(const KernelSpec& 
                                                               double memory,
                                                               const DeviceModel& device) {
   if (!parts.gradient || !parts.down || !parts.looped.empty()) return {};
-  const NarrowGroupsGradientConfig e{parts};
-  return plan_gradient(spec, e, memory, device);
+  return UnitsGradientSearch(spec, NarrowGroupsGradientConfig{parts}, memory, device).make();
 }
 
-std::optional<NarrowGroupsGradientPlan> plan_narrow_groups_gradient(const KernelSpec& given,
+std::optional<NarrowGroupsGradientPlan> plan_narrow_groups_gradient(const KernelSpec& spec,
                                                                     const DeviceModel& device) {
-  if (!device.has_tma || !device.has_wgmma) return {};
-  const ContractionSpec* const old = given.as_contraction();
-  if (!old || !is_plain_product(*old) || !given.columns.empty() || old->m != 1 || old->n == 0 ||
-      old->k() < 2 || reads_joined_indices(given) ||
-      !std::all_of(old->k_indices.begin(), old->k_indices.end(),
-                   [](KIndex k) { return k == KIndex::pixels; }))
-    return {};
-  NarrowGroupsGradientPlan plan{given, {}};
-  KernelSpec& spec = plan.spec;
-  ContractionSpec& c = spec.contraction();
-  NarrowGroupsGradientConfig& e = plan.engine;
-  e.gradient = true;
-  const KernelPort* const image = loaded_port(spec, c.b(), e.image.port);
-  const KernelPort* const other = loaded_port(spec, c.a(), e.other.port);
-  if (!image || !other || !other->access.windows.empty()) return {};
-
-  // The columns are the channels of a group of the image, which lie together, and taps.
-  DepthwiseGroups groups;
-  ConvolutionRoles roles;
-  groups.outer = c.first_m();
-  for (int i = c.first_n(); i < c.first_k(); ++i) {
-    if (groups.inner < 0 && image->access.stride[i] == 1)
-      groups.inner = i;
-    else
-      roles.taps.push_back(i);
-  }
-  if (groups.inner < 0 || spec.extent[groups.inner] > kMostGroup ||
-      spec.extent[groups.inner] != spec.extent[groups.outer])
-    return {};
-  groups.channels = static_cast<int>(spec.extent[groups.inner]);
-  if (groups.channels < 2 || (kUnit % groups.channels != 0 && groups.channels % kUnit != 0) ||
-      groups.channels == 3 * kUnit)
-    return {};
-  int found = -1;
-  for (int i = 0; i < c.batch; ++i)
-    if (image->access.stride[i] == groups.channels && other->access.stride[i] == groups.channels)
-      found = i;
-  if (found < 0) {
-    if (groups.channels < kUnit || groups.channels > kMostAlone) return {};
-    // All channels are one group.
-    if (image->access.stride[groups.outer] != 0) return {};
-    found = c.batch++;
-    add_unit_index(spec, found);
-    for (const int port : {e.image.port, e.other.port})
-      spec.ports[static_cast<std::size_t>(port)].access.stride[found] = groups.channels;
-    ++groups.outer, ++groups.inner;
-    for (int& tap : roles.taps) ++tap;
-  }
-  place_groups(spec, found, groups, e, roles);
-  for (int i = c.first_k(); i < spec.extent.size(); ++i) roles.pixels.push_back(i);
-  roles.pixels_in_k = true;
-  int image_index = -1;
-  std::int64_t offset = 0;
-  const auto dims = image_dims(spec, roles, image->access, image_index, offset);
-  if (!dims || dims->size() != 2) return {};
-  e.down = dims->front();
-  e.across = dims->back();
-  if (roles.taps.size() !=
-      static_cast<std::size_t>((e.down->tap_index >= 0) + (e.across->tap_index >= 0)))
-    return {};
-  e.image.offset = image->access.offset + offset;
-  e.groups = groups;
-  const std::int64_t rows = e.down->parts.empty()
-                                ? e.down->extent
-                                : spec.extent[e.down->pixel_index] + taps_of(spec, e.down) - 1;
-  const double image_elements =
-      elements(spec.extent, 0, c.batch) * groups.channels *
-      (image_index < 0 ? 1 : static_cast<double>(spec.extent[image_index])) *
-      static_cast<double>(rows) * static_cast<double>(e.across->extent);
-  const double memory =
-      bytes_of(spec, e, image_elements) / (kWindowsReach * device.memory_bandwidth);
-  auto engine = plan_gradient(spec, e, memory, device);
-  if (!engine) return {};
-  e = *std::move(engine);
-  return plan;
+  if (!may_be_groups_gradient(spec, device)) return {};
+  return NarrowGroupsGradientSearch(spec, device).make();
 }
 
 }  // namespace sinter
