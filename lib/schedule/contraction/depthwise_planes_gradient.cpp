@@ -7,8 +7,8 @@
 
 #include "plan/access.hpp"
 #include "schedule/contraction/depthwise_planes.hpp"
+#include "schedule/contraction/depthwise_search.hpp"
 #include "schedule/contraction/depthwise_walk.hpp"
-#include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -62,9 +62,9 @@ struct Part {
 
 // What all choices share.
 struct Problem {
-  int across, down, taps, advance;
-  std::int64_t all_units, least_units;
-  double images, batches, image_bytes, result_bytes;  // bytes of a channel
+  int across = 1, down = 1, taps = 1, advance = 1;
+  std::int64_t all_units = 0, least_units = 0;
+  double images = 0, batches = 0, image_bytes = 0, result_bytes = 0;  // bytes of a channel
 
   double channel_bytes() const { return image_bytes + result_bytes; }
 };
@@ -147,12 +147,11 @@ double estimate(const DepthwisePlanesConfig& e, const Problem& p, const Part& pa
     return tiles * std::max({n * warps * code / kIssued, n * fronts, code / kAlone + waits}) +
            std::max(n * warps * end / kIssued, end / kAlone) + kBegin;
   };
-  const double grid = std::ceil(static_cast<double>(p.all_units) / t.units) * p.batches,
-               all = ctas * device.sms, full = std::floor(grid / all),
-               rest = std::ceil((grid - full * all) / device.sms);
-  const double issued = (full >= kMany ? grid / all * clocks(ctas)
-                                       : full * clocks(ctas) + (rest > 0 ? clocks(rest) : 0)) /
-                        device.clock;
+  const double grid = std::ceil(static_cast<double>(p.all_units) / t.units) * p.batches;
+  const Rounds rounds(grid, ctas, device.sms);
+  const double issued =
+      (rounds.full >= kMany ? grid / (ctas * device.sms) * clocks(ctas) : rounds.clocks(clocks)) /
+      device.clock;
   const double at_once = std::clamp(grid / device.sms, 1.0, ctas),
                flight = at_once * tile * (t.stages > 1 ? 1.0 : 0.5),
                waited = memory * std::max({1.0, device.sms / grid, kFlight / flight});
@@ -161,120 +160,160 @@ double estimate(const DepthwisePlanesConfig& e, const Problem& p, const Part& pa
   return overlapped(waited, issued, t.stages > 1 ? kExposed : std::max(kExposed, 1 / at_once));
 }
 
+// Parts of a line: as few as are narrow, or it is whole; in whole packs.
+std::vector<int> columns_of_parts(int across) {
+  std::vector<int> columns;
+  const int few_parts = (across + kFewColumns - 1) / kFewColumns;
+  for (const int n : {few_parts, 1})
+    for (const int pack : {1, 2, 4, 8})
+      if (const int wide = ((across + n - 1) / n + pack - 1) / pack * pack;
+          wide <= kMostColumns && std::find(columns.begin(), columns.end(), wide) == columns.end())
+        columns.push_back(wide);
+  return columns;
+}
+// In how many parts the rows of a plane are cut.
+std::vector<int> cuts_of_rows(int down) {
+  const int few = (down + kFewRows - 1) / kFewRows;
+  std::vector<int> cuts{few};
+  if (few > 1) cuts.push_back((few + 1) / 2);
+  if (few == 1 && down > 1) cuts.push_back(2);
+  return cuts;
+}
+
+// The steps of planning one, in order; what returns a bool says whether the engine takes it.
+class PlanesGradientSearch {
+ public:
+  PlanesGradientSearch(const KernelSpec& spec, const DepthwiseConfig& parts,
+                       const std::vector<ImageDim>& dims, double memory, const DeviceModel& device)
+      : spec_(spec), e_{parts}, dims_(dims), memory_(memory), device_(device) {}
+
+  std::optional<DepthwisePlanesConfig> make() {
+    if (!takes_dims() || !lies_in_planes() || !find_extents() || !gains()) return {};
+    for (const int wide : columns_of_parts(p_.across))
+      for (const int cut : cuts_of_rows(p_.down)) {
+        const Part part = part_of_plane(spec_, e_, p_, wide, (p_.down + cut - 1) / cut);
+        if (part.registers <= kMostRegisters && wide * p_.taps <= kMostUnrolled &&
+            p_.advance * seen(spec_, e_.across, wide) <= kMostUnrolled)
+          try_part(part);
+      }
+    return std::move(best_).finished(spec_, device_);
+  }
+
+ private:
+  const KernelSpec& spec_;
+  DepthwisePlanesConfig e_;
+  const std::vector<ImageDim>& dims_;
+  const double memory_;  // microseconds
+  const DeviceModel& device_;
+  Problem p_;
+  Fastest<DepthwisePlanesConfig> best_;
+
+  const KernelPort& port(const DepthwiseOperand& o) const {
+    return spec_.ports[static_cast<std::size_t>(o.port)];
+  }
+  std::int64_t plane_of_results() const { return static_cast<std::int64_t>(p_.down) * p_.across; }
+
+  bool takes_dims() {
+    if (!e_.gradient || e_.lanes != 1 || dims_.size() > 2 || !e_.looped.empty() ||
+        index_of_filters(spec_.contraction()) >= 0)
+      return false;
+    for (const ImageDim& d : dims_)
+      if (!d.parts.empty() || d.divisor > 1) return false;
+    e_.each = 1;
+    e_.rows = 1;
+    e_.packing = choose_packing(spec_, e_.channel, 1);
+    e_.across = dims_.back();
+    e_.down = dims_.size() > 1 ? std::optional(dims_.front()) : std::nullopt;
+    return true;
+  }
+
+  // Whether planes of both operands lie one behind another, in whole pieces of so many channels.
+  bool lies_in_planes() {
+    const ImageDim& line = *e_.across;
+    const Access& dy = port(e_.other).access;
+    p_.across = static_cast<int>(spec_.extent[line.pixel_index]);
+    p_.down = e_.down ? static_cast<int>(spec_.extent[e_.down->pixel_index]) : 1;
+    if (line.stride != 1 || (e_.down && e_.down->stride != line.extent) ||
+        dy.stride[line.pixel_index] != 1 ||
+        (e_.down && p_.down > 1 && dy.stride[e_.down->pixel_index] != p_.across))
+      return false;
+    std::vector<int> walked, pixels;
+    for (const ImageDim& d : dims_) {
+      walked.push_back(d.pixel_index);
+      pixels.push_back(d.pixel_index);
+      if (d.tap_index >= 0) walked.push_back(d.tap_index);
+    }
+    e_.planes.pixels = line.extent * (e_.down ? e_.down->extent : 1);
+    const std::int64_t of_image = channels_of_pieces(spec_, port(e_.image), e_.image.offset,
+                                                     e_.channel, walked, e_.planes.pixels),
+                       of_gradient = channels_of_pieces(spec_, port(e_.other), dy.offset,
+                                                        e_.channel, pixels, plane_of_results());
+    if (of_image == 0 || of_gradient == 0) return false;
+    p_.least_units = std::lcm(of_image, of_gradient);
+    return true;
+  }
+
+  bool find_extents() {
+    p_.taps = taps_of(spec_, e_.down) * taps_of(spec_, e_.across);
+    p_.advance = advance_of(e_.down, 1);
+    p_.all_units = spec_.extent[e_.channel];
+    p_.images = elements(spec_.extent, spec_.contraction().first_k(),
+                         spec_.extent.size() - static_cast<int>(dims_.size()));
+    p_.batches = elements(spec_.extent, 0, e_.channel);
+    p_.image_bytes = static_cast<double>(e_.planes.pixels * info(port(e_.image).type).bytes);
+    p_.result_bytes = static_cast<double>(plane_of_results() * info(port(e_.other).type).bytes);
+    return p_.images * p_.batches * static_cast<double>(p_.all_units * plane_of_results()) != 0;
+  }
+
+  // Where this was measured to be faster than loads to registers; tests ask for all.
+  bool gains() const {
+    const ImageDim& line = *e_.across;
+    const int image_bytes = info(port(e_.image).type).bytes,
+              other_bytes = info(port(e_.other).type).bytes;
+    const bool narrow = p_.across * other_bytes % kWellMoved != 0 ||
+                        line.extent * image_bytes % kWellMoved != 0,
+               small = p_.across <= kMostResults && line.extent <= kMostPixels,
+               two_bytes = image_bytes == 2 && other_bytes == 2,
+               apart = e_.down && p_.taps > 1 && p_.taps <= kFewTaps &&
+                       (line.pixel > 1 || std::abs(line.tap) > 1),
+               one_dim = !e_.down && p_.taps >= kFewTaps && line.extent <= kMostOfOneDim,
+               faster = (narrow && small) || (two_bytes && (apart || one_dim));
+    return device_.overrides.depthwise == "planes" || (faster && memory_ >= kWorth);
+  }
+
+  void try_part(const Part& part) {
+    std::vector<std::int64_t> widths{p_.all_units};
+    for (std::int64_t units = p_.least_units; units < p_.all_units; units *= 2)
+      widths.push_back(units);
+    for (const std::int64_t units : widths)
+      for (int images = 1; images <= 16 && images <= p_.images; images *= 2)
+        for (int stages = 1; stages <= 2; ++stages) try_tile(part, units, images, stages);
+  }
+
+  void try_tile(const Part& part, std::int64_t units, int images, int stages) {
+    const double all_units = static_cast<double>(p_.all_units), own = static_cast<double>(units),
+                 items = own * images * part.parts_across * part.parts_down;
+    if (items > kMostThreads) return;
+    e_.columns = part.columns;
+    e_.run = part.run;
+    e_.threads = static_cast<int>((items + 31) / 32) * 32;
+    e_.planes.units = static_cast<int>(units);
+    e_.planes.images = images;
+    e_.planes.stages = stages;
+    const double shared = shared_of(e_, p_), grid = std::ceil(all_units / own) * p_.batches;
+    if (shared > device_.shared_per_cta || grid >= 0x1p31) return;
+    e_.grid = clamp_grid(grid);
+    e_.shared_bytes = static_cast<std::uint32_t>(shared);
+    if (best_.improves(estimate(e_, p_, part, memory_, device_))) best_.config = e_;
+  }
+};
+
 }  // namespace
 
 std::optional<DepthwisePlanesConfig> plan_depthwise_planes_gradient(
     const KernelSpec& spec, const DepthwiseConfig& parts, const std::vector<ImageDim>& dims,
     double memory, const DeviceModel& device) {
-  const ContractionSpec& c = spec.contraction();
-  if (!parts.gradient || parts.lanes != 1 || dims.size() > 2 || !parts.looped.empty() ||
-      index_of_filters(c) >= 0)
-    return {};
-  DepthwisePlanesConfig e{parts};
-  e.each = 1;
-  e.rows = 1;
-  e.packing = choose_packing(spec, e.channel, 1);
-  e.across = dims.back();
-  e.down = dims.size() > 1 ? std::optional(dims.front()) : std::nullopt;
-  const KernelPort &image = spec.ports[static_cast<std::size_t>(e.image.port)],
-                   &other = spec.ports[static_cast<std::size_t>(e.other.port)];
-  const ImageDim& line = *e.across;
-  if (line.stride != 1 || (e.down && e.down->stride != line.extent)) return {};
-  std::vector<int> walked, pixels;
-  for (const ImageDim& d : dims) {
-    if (!d.parts.empty() || d.divisor > 1) return {};
-    walked.push_back(d.pixel_index);
-    pixels.push_back(d.pixel_index);
-    if (d.tap_index >= 0) walked.push_back(d.tap_index);
-  }
-  Problem p{.across = static_cast<int>(spec.extent[line.pixel_index]),
-            .down = e.down ? static_cast<int>(spec.extent[e.down->pixel_index]) : 1,
-            .taps = taps_of(spec, e.down) * taps_of(spec, e.across),
-            .advance = advance_of(e.down, 1),
-            .all_units = spec.extent[e.channel],
-            .least_units = 0,
-            .images = elements(spec.extent, c.first_k(),
-                               spec.extent.size() - static_cast<int>(dims.size())),
-            .batches = elements(spec.extent, 0, e.channel),
-            .image_bytes = 0,
-            .result_bytes = 0};
-  const Access& dy = other.access;
-  if (dy.stride[line.pixel_index] != 1 ||
-      (e.down && p.down > 1 && dy.stride[e.down->pixel_index] != p.across))
-    return {};
-  const std::int64_t plane = static_cast<std::int64_t>(p.down) * p.across;
-  e.planes.pixels = line.extent * (e.down ? e.down->extent : 1);
-  const std::int64_t of_image = channels_of_pieces(spec, image, e.image.offset, e.channel, walked,
-                                                   e.planes.pixels),
-                     of_gradient =
-                         channels_of_pieces(spec, other, dy.offset, e.channel, pixels, plane);
-  if (of_image == 0 || of_gradient == 0 ||
-      p.images * p.batches * static_cast<double>(p.all_units * plane) == 0)
-    return {};
-  const bool narrow = p.across * info(other.type).bytes % kWellMoved != 0 ||
-                      line.extent * info(image.type).bytes % kWellMoved != 0,
-             small = p.across <= kMostResults && line.extent <= kMostPixels;
-  const bool two_bytes = info(image.type).bytes == 2 && info(other.type).bytes == 2,
-             apart = e.down && p.taps > 1 && p.taps <= kFewTaps &&
-                     (line.pixel > 1 || std::abs(line.tap) > 1),
-             one_dim = !e.down && p.taps >= kFewTaps && line.extent <= kMostOfOneDim,
-             gains = (narrow && small) || (two_bytes && (apart || one_dim));
-  if (device.overrides.depthwise != "planes" && !(gains && memory >= kWorth)) return {};
-  p.least_units = std::lcm(of_image, of_gradient);
-  p.image_bytes = static_cast<double>(e.planes.pixels * info(image.type).bytes);
-  p.result_bytes = static_cast<double>(plane * info(other.type).bytes);
-
-  std::optional<double> least;
-  DepthwisePlanesConfig best;
-  const auto consider = [&](const Part& part, std::int64_t units, int together, int stages) {
-    const double items =
-        static_cast<double>(units) * together * part.parts_across * part.parts_down;
-    if (items > kMostThreads) return;
-    e.columns = part.columns;
-    e.run = part.run;
-    e.threads = static_cast<int>((items + 31) / 32) * 32;
-    e.planes.units = static_cast<int>(units);
-    e.planes.images = together;
-    e.planes.stages = stages;
-    const double shared = shared_of(e, p),
-                 grid = std::ceil(static_cast<double>(p.all_units) / static_cast<double>(units)) *
-                        p.batches;
-    if (shared > device.shared_per_cta || grid >= 0x1p31) return;
-    e.grid = clamp_grid(grid);
-    e.shared_bytes = static_cast<std::uint32_t>(shared);
-    const double us = estimate(e, p, part, memory, device);
-    if (least && *least <= us) return;
-    least = us;
-    best = e;
-  };
-  std::vector<std::int64_t> widths{p.all_units};
-  for (std::int64_t units = p.least_units; units < p.all_units; units *= 2) widths.push_back(units);
-  // Lines in as few parts as are narrow, or whole; in whole packs.
-  std::vector<int> columns;
-  const int few_parts = (p.across + kFewColumns - 1) / kFewColumns;
-  for (const int n : {few_parts, 1})
-    for (const int pack : {1, 2, 4, 8})
-      if (const int wide = ((p.across + n - 1) / n + pack - 1) / pack * pack;
-          wide <= kMostColumns && std::find(columns.begin(), columns.end(), wide) == columns.end())
-        columns.push_back(wide);
-  const int few = (p.down + kFewRows - 1) / kFewRows;
-  std::vector<int> cuts{few};
-  if (few > 1) cuts.push_back((few + 1) / 2);
-  if (few == 1 && p.down > 1) cuts.push_back(2);
-  for (const int wide : columns)
-    for (const int cut : cuts) {
-      const Part part = part_of_plane(spec, e, p, wide, (p.down + cut - 1) / cut);
-      if (part.registers > kMostRegisters || wide * p.taps > kMostUnrolled ||
-          p.advance * seen(spec, e.across, wide) > kMostUnrolled)
-        continue;
-      for (const std::int64_t units : widths)
-        for (int together = 1; together <= 16 && together <= p.images; together *= 2)
-          for (int stages = 1; stages <= 2; ++stages) consider(part, units, together, stages);
-    }
-  if (!least) return {};
-  best.microseconds = device.launch_microseconds + *least;
-  best.wide_index = needs_wide_index(spec);
-  return best;
+  return PlanesGradientSearch(spec, parts, dims, memory, device).make();
 }
 
 }  // namespace sinter
