@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "schedule/contraction/depthwise_boxes.hpp"
+#include "schedule/contraction/depthwise_search.hpp"
 #include "schedule/contraction/depthwise_walk.hpp"
-#include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
@@ -182,134 +182,181 @@ int columns_of(const KernelSpec& spec, const ImageDim& d) {
   return static_cast<int>(std::min<std::int64_t>(kWidth, (kDepth - 1 - reach) / d.pixel + 1));
 }
 
+// What thread blocks of one shape have of shared memory, and how many of them an SM has at once.
+struct BandsInShared {
+  int stages, bytes;
+  double ctas;
+};
+
+// The steps of planning one, in order; what returns a bool says whether the engine takes it.
+class DepthwiseMmaSearch {
+ public:
+  DepthwiseMmaSearch(const KernelSpec& spec, const DepthwiseConfig& parts, int vector,
+                     double memory, const DeviceModel& device)
+      : spec_(spec), e_{parts}, vector_(vector), memory_(memory), device_(device) {}
+
+  std::optional<DepthwiseMmaConfig> make() {
+    if (!takes_operands() || !find_extents()) return {};
+    find_result();
+    // By TMA if it can.
+    if (result_) try_columns(true, kWidth);
+    if (!best_.found()) {
+      const int columns = columns_of(spec_, *e_.across);
+      if (columns >= kLeastColumns && e_.down->pixel_index >= 0) try_columns(false, columns);
+    }
+    return std::move(best_).finished(spec_, device_);
+  }
+
+ private:
+  const KernelSpec& spec_;
+  DepthwiseMmaConfig e_;
+  const int vector_;
+  const double memory_;  // microseconds
+  const DeviceModel& device_;
+  double channels_ = 0, planes_ = 0, rows_ = 1, line_ = 0;  // of results
+  int taps_ = 0, cost_ = 0;                 // of the filter; of an element of the epilogue
+  std::optional<DepthwiseOperand> result_;  // that leaves in boxes
+  std::vector<DepthwiseOperand> beside_;
+  Fastest<DepthwiseMmaConfig> best_;
+
+  // Tests: the long walks that few SMs have on small shapes.
+  double sms() const { return device_.overrides.depthwise == "mma" ? 3 : device_.sms; }
+
+  bool takes_operands() const {
+    return !e_.gradient && !e_.along_columns && e_.down && e_.looped.empty() &&
+           are_of_16_bits(spec_, e_) && vector_ >= 2 && e_.down->divisor == 1 &&
+           e_.across->divisor == 1;
+  }
+
+  bool find_extents() {
+    const ContractionSpec& c = spec_.contraction();
+    const bool one_dim = e_.down->pixel_index < 0;
+    e_.rows = 1;
+    e_.packing = choose_packing(spec_, e_.channel, std::min(kWidth, widest_pack(spec_)));
+    channels_ = static_cast<double>(spec_.extent[e_.channel]);
+    if (!one_dim) rows_ = static_cast<double>(spec_.extent[e_.down->pixel_index]);
+    line_ = static_cast<double>(spec_.extent[e_.across->pixel_index]);
+    planes_ = elements(spec_.extent, 0, e_.channel) *
+              elements(spec_.extent, c.first_m(), c.first_n() - (one_dim ? 1 : 2));
+    taps_ = static_cast<int>(elements(spec_.extent, c.first_k(), spec_.extent.size()));
+    cost_ = element_cost(spec_, spec_.body);
+    return channels_ * rows_ * line_ * planes_ * taps_ != 0;
+  }
+
+  void find_result() {
+    const bool loads = e_.packing.width >= kMostChannels;  // a lane for its channels at once
+    if (fits_boxes(spec_, e_, planes_, device_))
+      result_ = result_in_boxes(spec_, e_, loads, &beside_);
+  }
+
+  // Every arrangement of tiles of so many results.
+  void try_columns(bool boxed, int columns) {
+    const double tiles = std::ceil(line_ / columns);
+    for (const auto& [each, lanes, across] : arrangements()) {
+      if (each > vector_ || (across > 1 && across >= 2 * tiles)) continue;
+      // A line of a box has 64 or 128 bytes, a box two planes or more.
+      if (boxed && (lanes * each / 8 < 4 || across >= kTiles)) continue;
+      const Bands b(spec_, e_, each, lanes, columns, across, boxed);
+      if (const auto shared = in_shared(b)) try_runs(b, *shared);
+    }
+  }
+
+  // As many stages as keep memory busy; nothing where registers or shared memory are too few.
+  std::optional<BandsInShared> in_shared(const Bands& b) const {
+    const int leaving = b.boxed ? b.leaving_units(*result_, beside_) : 0;
+    if (b.boxed && leaving == 0) return {};
+    const double most = b.most_blocks(device_);
+    if (b.registers() > kMostRegisters || most < 1) return {};
+    int stages = b.boxed ? kBoxedStages : 3;
+    while (stages < kMostStages && (stages - 1) * row_bytes(b) * most < kFlightOfSm) ++stages;
+    const auto bytes = [&] { return b.shared_bytes(stages, taps_, leaving); };
+    const auto fits = [&](double ctas) {
+      return ctas * (bytes() + device_.shared_reserved) <= device_.shared_per_sm;
+    };
+    while (stages > 2 && !fits(most)) --stages;
+    if (bytes() > device_.shared_per_cta) return {};
+    double ctas = most;
+    while (ctas > 1 && !fits(ctas)) --ctas;
+    return BandsInShared{stages, bytes(), ctas};
+  }
+  // Of the image, of a step.
+  static double row_bytes(const Bands& b) {
+    return static_cast<double>(b.planes()) * b.pixels * b.advance * b.lanes * b.vector_bytes();
+  }
+
+  // Steps of a thread block: groups or equal parts of one, or as many as fill whole rounds.
+  void try_runs(const Bands& b, const BandsInShared& s) {
+    const double tiles = std::ceil(line_ / b.columns),
+                 blocks = std::ceil(channels_ / (b.lanes * b.each)),
+                 lines = std::ceil(tiles / b.across) * std::ceil(planes_ / b.planes()) * rows_,
+                 at_once = s.ctas * sms();
+    if (blocks * lines >= 0x1p31) return;
+    std::vector<double> runs;
+    for (const double part : {1.0, 2.0, 4.0, 8.0}) runs.push_back(std::ceil(rows_ / part));
+    for (double round = 1; round <= 4; ++round) {
+      runs.push_back(std::ceil(lines / std::max(1.0, std::floor(round * at_once / blocks))));
+      runs.push_back(std::ceil(runs.back() / rows_) * rows_);
+    }
+    for (const double run : runs) {
+      const double grid = blocks * std::ceil(lines / run);
+      if (best_.improves(estimate(b, s, run, grid))) configure(b, s, run, grid);
+    }
+  }
+
+  double estimate(const Bands& b, const BandsInShared& s, double run, double grid) const {
+    const double steps = b.steps(run, rows_);
+    const Rounds rounds(grid, s.ctas, sms());
+    const double begun = b.boxed ? kPrologue * (rounds.full + (rounds.left > 0) - 1) : 0,
+                 all = rounds.clocks([&](double n) {
+                   return steps * b.clocks(n, e_.packing.width, cost_);
+                 }) + begun;
+    return (b.boxed ? 1 : kUnboxed) * overlapped(waited(b, s), all / device_.clock);
+  }
+  // Microseconds of memory. Pixels beside a block's own come from the second-level cache.
+  double waited(const Bands& b, const BandsInShared& s) const {
+    const double again = std::ceil(std::ceil(line_ / b.columns) / b.across) *
+                         (b.pixels - b.across * b.columns) / static_cast<double>(e_.across->extent);
+    return memory_ * (b.boxed ? kBoxesStream * (1 + kAgain * again) : 1) *
+           std::max(1.0, kFlightOfSm / ((s.stages - 1) * row_bytes(b) * s.ctas));
+  }
+
+  void configure(const Bands& b, const BandsInShared& s, double run, double grid) {
+    DepthwiseMmaConfig& e = best_.config;
+    e = e_;
+    e.columns = b.columns;
+    e.each = b.each;
+    e.lanes = b.lanes;
+    e.run = static_cast<int>(run);
+    e.tiles = {.across = b.across, .stages = s.stages};
+    if (b.boxed)
+      set_boxes(b, static_cast<int>(s.ctas), e);
+    else
+      e.image.map.reset();
+    e.threads = b.threads();
+    e.grid = clamp_grid(grid);
+    e.shared_bytes = static_cast<std::uint32_t>(s.bytes);
+    e.least_blocks = static_cast<int>(s.ctas);  // limits registers to what so many leave each
+  }
+  void set_boxes(const Bands& b, int ctas, DepthwiseMmaConfig& e) const {
+    e.result_rows = kResultRows;
+    b.set_registers(device_, ctas, &e);
+    set_box(e.image, b.lanes * b.each / 8, b.pixels, b.pixels, 0, false);
+    e.image.map->box[3] = b.planes();
+    e.result = result_, e.beside = beside_;
+    std::vector<DepthwiseOperand*> leave{&*e.result};
+    for (DepthwiseOperand& o : e.beside) leave.push_back(&o);
+    for (DepthwiseOperand* o : leave)
+      set_result_box(*o, b.result_units(info(o->map->type).bytes), b.across * b.columns,
+                     b.planes());
+  }
+};
+
 }  // namespace
 
 std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
                                                      const DepthwiseConfig& parts, int vector,
                                                      double memory, const DeviceModel& device) {
-  const auto type = [&](const DepthwiseOperand& o) {
-    return spec.ports[static_cast<std::size_t>(o.port)].type;
-  };
-  if (parts.gradient || parts.along_columns || !parts.down || !parts.looped.empty()) return {};
-  if (type(parts.image) != type(parts.other) || info(type(parts.image)).bytes != 2) return {};
-  const ImageDim &down = *parts.down, &line = *parts.across;
-  if (vector < 2 || down.divisor != 1 || line.divisor != 1) return {};
-
-  DepthwiseMmaConfig e{parts};
-  e.rows = 1;
-  e.columns = kWidth;
-  e.packing = choose_packing(spec, e.channel, std::min(kWidth, widest_pack(spec)));
-  const ContractionSpec& c = spec.contraction();
-  const double channels = static_cast<double>(spec.extent[e.channel]),
-               rows = down.pixel_index < 0 ? 1 : static_cast<double>(spec.extent[down.pixel_index]),
-               line_pixels = static_cast<double>(spec.extent[line.pixel_index]);
-  const int spatial = down.pixel_index < 0 ? 1 : 2;
-  const double planes = elements(spec.extent, 0, e.channel) *
-                        elements(spec.extent, c.first_m(), c.first_n() - spatial);
-  const int all_taps = static_cast<int>(elements(spec.extent, c.first_k(), spec.extent.size()));
-  if (channels * rows * line_pixels * planes * all_taps == 0) return {};
-  const int cost = element_cost(spec, spec.body);
-  // Tests: the long walks that few SMs have on small shapes.
-  const double sms = device.overrides.depthwise == "mma" ? 3 : device.sms;
-  std::optional<double> least;
-  // A lane loads for its channels at once.
-  const bool loads = e.packing.width >= kMostChannels;
-  std::vector<DepthwiseOperand> beside;
-  const std::optional<DepthwiseOperand> result =
-      fits_boxes(spec, e, planes, device) ? result_in_boxes(spec, e, loads, &beside) : std::nullopt;
-  const DepthwiseOperand image = e.image;
-  // By TMA if it can.
-  const auto choose = [&](bool boxed, int columns) {
-    const double tiles = std::ceil(line_pixels / columns);
-    for (const auto& [each, lanes, across] : arrangements()) {
-      if (each > vector || (across > 1 && across >= 2 * tiles)) continue;
-      // A line of a box has 64 or 128 bytes, a box two planes or more.
-      const int units = lanes * each / 8;
-      if (boxed && (units < 4 || across >= kTiles)) continue;
-      const Bands b(spec, parts, each, lanes, columns, across, boxed);
-      const int leaving = boxed ? b.leaving_units(*result, beside) : 0;
-      if (boxed && leaving == 0) continue;
-      const double most = b.most_blocks(device);
-      if (b.registers() > kMostRegisters || most < 1) continue;
-      const double blocks = std::ceil(channels / (lanes * each)),
-                   lines = std::ceil(tiles / across) * std::ceil(planes / b.planes()) * rows;
-      const double row_bytes =
-          static_cast<double>(b.planes()) * b.pixels * b.advance * lanes * b.vector_bytes();
-      int stages = boxed ? kBoxedStages : 3;
-      while (stages < kMostStages && (stages - 1) * row_bytes * most < kFlightOfSm) ++stages;
-      const auto fits = [&](double ctas) {
-        return ctas * (b.shared_bytes(stages, all_taps, leaving) + device.shared_reserved) <=
-               device.shared_per_sm;
-      };
-      while (stages > 2 && !fits(most)) --stages;
-      if (b.shared_bytes(stages, all_taps, leaving) > device.shared_per_cta ||
-          blocks * lines >= 0x1p31)
-        continue;
-      double ctas = most;
-      while (ctas > 1 && !fits(ctas)) --ctas;
-      // Pixels beside a block's own come from the second-level cache.
-      const double again = std::ceil(tiles / across) * (b.pixels - across * columns) /
-                           static_cast<double>(line.extent);
-      const double at_once = ctas * sms,
-                   waited = memory * (boxed ? kBoxesStream * (1 + kAgain * again) : 1) *
-                            std::max(1.0, kFlightOfSm / ((stages - 1) * row_bytes * ctas));
-      // Rows of a thread block: groups or equal parts of one, or as many as fill whole rounds.
-      std::vector<double> runs;
-      for (const double part : {1.0, 2.0, 4.0, 8.0}) runs.push_back(std::ceil(rows / part));
-      for (double round = 1; round <= 4; ++round) {
-        runs.push_back(std::ceil(lines / std::max(1.0, std::floor(round * at_once / blocks))));
-        runs.push_back(std::ceil(runs.back() / rows) * rows);
-      }
-      for (const double run : runs) {
-        const double grid = blocks * std::ceil(lines / run), rounds = std::floor(grid / at_once),
-                     left = std::ceil((grid - rounds * at_once) / sms), steps = b.steps(run, rows);
-        const auto clocks = [&](double n) {  // of n thread blocks of an SM
-          return steps * b.clocks(n, e.packing.width, cost);
-        };
-        const double begun = boxed ? kPrologue * (rounds + (left > 0) - 1) : 0,
-                     all = rounds * clocks(ctas) + (left > 0 ? clocks(left) : 0) + begun;
-        const double issued = all / device.clock,
-                     us = (boxed ? 1 : kUnboxed) * overlapped(waited, issued);
-        if (least && *least <= us) continue;
-        least = us;
-        e.columns = columns;
-        e.each = each;
-        e.lanes = lanes;
-        e.run = static_cast<int>(run);
-        e.tiles = {.across = across, .stages = stages};
-        e.result_rows = e.consumer_registers = e.producer_registers = 0;
-        e.image.map.reset();
-        e.result.reset();
-        e.beside.clear();
-        if (boxed) {
-          e.result_rows = kResultRows;
-          b.set_registers(device, static_cast<int>(ctas), &e);
-          e.image = image;
-          set_box(e.image, units, b.pixels, b.pixels, 0, false);
-          e.image.map->box[3] = b.planes();
-          e.result = result, e.beside = beside;
-          std::vector<DepthwiseOperand*> leave{&*e.result};
-          for (DepthwiseOperand& o : e.beside) leave.push_back(&o);
-          for (DepthwiseOperand* o : leave)
-            set_result_box(*o, b.result_units(info(o->map->type).bytes), across * columns,
-                           b.planes());
-        }
-        e.threads = b.threads();
-        e.grid = clamp_grid(grid);
-        e.shared_bytes = static_cast<std::uint32_t>(b.shared_bytes(stages, all_taps, leaving));
-        e.least_blocks = static_cast<int>(ctas);  // limits registers to what so many leave each
-      }
-    }
-  };
-  if (result) choose(true, kWidth);
-  if (!least) {
-    const int columns = columns_of(spec, line);
-    if (columns >= kLeastColumns && down.pixel_index >= 0) choose(false, columns);
-  }
-  if (!least) return {};
-  e.microseconds = device.launch_microseconds + *least;
-  e.wide_index = needs_wide_index(spec);
-  return e;
+  return DepthwiseMmaSearch(spec, parts, vector, memory, device).make();
 }
 
 }  // namespace sinter
