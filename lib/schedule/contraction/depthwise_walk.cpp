@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "plan/access.hpp"
-#include "schedule/schedule_parts.hpp"
+#include "schedule/contraction/depthwise_search.hpp"
 
 namespace sinter {
 namespace {
@@ -140,12 +141,11 @@ double clocks_of(const KernelSpec& spec, const DepthwiseConfig& e, const Walk& w
   const auto round = [&](double blocks) {  // of an SM
     return std::max(code / pace.alone + waited, code * blocks * warps / pace.issued);
   };
-  const double rounds = std::floor(grid / (at_once * device.sms)),
-               left = std::ceil((grid - rounds * at_once * device.sms) / device.sms);
+  const Rounds rounds(grid, at_once, device.sms);
   // The last blocks of many rounds begin as others end.
   constexpr double kMany = 4;
-  if (rounds >= kMany) return grid / (at_once * device.sms) * round(at_once);
-  return rounds * round(at_once) + (left > 0 ? round(left) : 0);
+  if (rounds.full >= kMany) return grid / (at_once * device.sms) * round(at_once);
+  return rounds.clocks(round);
 }
 
 // What memory's time is multiplied by where lines are no whole sectors of 32 bytes, whose ends are
@@ -253,89 +253,146 @@ double longer_in_groups(const KernelSpec& spec, const std::vector<ImageDim>& loo
   return (groups && strided) || (channels && lines) ? kLonger : 1;
 }
 
+namespace {
+
+// The dims of which a thread's block has all taps at once: the last two, or the last alone, across
+// or down, where filters are large.
+enum class Way { both, across, down };
+
+// The steps of planning one: for each way the shapes of a block and the parts of the image that are
+// walked over.
+class WalkSearch {
+ public:
+  WalkSearch(const KernelSpec& spec, DepthwiseConfig parts, const std::vector<ImageDim>& dims,
+             double memory, const DeviceModel& device)
+      : spec_(spec),
+        e_{std::move(parts)},
+        looped_(e_.looped),
+        dims_(dims),
+        memory_(memory),
+        device_(device),
+        of_groups_(longer_in_groups(spec, looped_, dims, e_.along_columns)) {}
+
+  std::optional<DepthwiseWalkConfig> make() {
+    if (dims_.size() >= 2) try_way(Way::both);
+    if (!best_) {
+      try_way(Way::across);
+      if (!e_.along_columns && taps_of(spec_, dims_.back()) >= kFewestDown) try_way(Way::down);
+    }
+    if (!best_) return {};
+    best_->wide_index = needs_wide_index(spec_);
+    return std::move(best_);
+  }
+
+ private:
+  const KernelSpec& spec_;
+  DepthwiseWalkConfig e_;
+  const std::vector<ImageDim> looped_;  // whatever the way
+  const std::vector<ImageDim>& dims_;
+  const double memory_;  // microseconds
+  const DeviceModel& device_;
+  const double of_groups_;
+  Way way_ = Way::both;
+  Extents x_{};
+  int taps_ = 1;  // at once
+  std::optional<double> least_;
+  std::optional<DepthwiseWalkConfig> best_;
+
+  int pixel_bytes() const {
+    return info(spec_.ports[static_cast<std::size_t>(e_.image.port)].type).bytes;
+  }
+
+  void try_way(Way way) {
+    way_ = way;
+    set_dims();
+    set_extents();
+    const double shared = (e_.gradient ? 1 : x_.looped) * taps_ * e_.lanes * e_.each * 4;
+    const int phases = e_.down ? static_cast<int>(e_.down->divisor) : 1,
+              phases_across = e_.across ? static_cast<int>(e_.across->divisor) : 1,
+              most_rows = (way == Way::down ? 8 : 4) * phases;
+    if (shared > kMostShared || phases > kMostPhases || phases_across > kMostPhases) return;
+    e_.shared_bytes = static_cast<std::uint32_t>(shared);
+    for (int rows = phases; rows <= most_rows; rows *= 2) {
+      if (rows > phases && rows >= 2 * pixels_of(spec_, e_.down)) continue;
+      for (int columns = 1; columns <= 8; ++columns) {
+        if (columns > 1 && columns >= pixels_of(spec_, e_.across) + 1) continue;
+        if (columns % phases_across != 0) continue;
+        if (e_.along_columns && columns % e_.packing.width != 0) continue;
+        try_block(rows, columns);
+      }
+    }
+  }
+
+  void set_dims() {
+    const bool both = way_ == Way::both;
+    e_.looped = looped_;
+    e_.looped.insert(e_.looped.end(), dims_.begin(), dims_.end() - (both ? 2 : 1));
+    e_.across = way_ == Way::down ? std::nullopt : std::optional(dims_.back());
+    e_.down = both                ? std::optional(dims_[dims_.size() - 2])
+              : way_ == Way::down ? std::optional(dims_.back())
+                                  : std::nullopt;
+  }
+
+  void set_extents() {
+    const ContractionSpec& c = spec_.contraction();
+    const int spatial = way_ == Way::both ? 2 : 1, filters = index_of_filters(c);
+    const double channels = static_cast<double>(spec_.extent[e_.channel]) *
+                            (filters < 0 ? 1 : static_cast<double>(spec_.extent[filters]));
+    x_ = {.planes = e_.gradient ? elements(spec_.extent, c.first_k(), spec_.extent.size() - spatial)
+                                : elements(spec_.extent, 0, e_.channel) *
+                                      elements(spec_.extent, c.first_m(), c.first_n() - spatial),
+          .channel_blocks = std::ceil(channels / (e_.lanes * e_.each))};
+    if (e_.gradient) x_.batches = elements(spec_.extent, 0, e_.channel);
+    for (const ImageDim& d : e_.looped) x_.looped *= taps_of(spec_, d);
+    taps_ = taps_of(spec_, e_.down) * taps_of(spec_, e_.across);
+  }
+
+  // The image in so many parts that are walked over.
+  void try_block(int rows, int columns) {
+    const double down = blocks_down(spec_, e_, rows), most_parts = way_ == Way::down ? 128 : 16,
+                 products = static_cast<double>(rows) * columns * taps_ * e_.each;
+    if (products > kMostUnrolled) return;
+    for (double parts = 1; parts <= std::min(down, most_parts); parts *= 2) {
+      const Walk w(spec_, e_, rows, columns, static_cast<int>(std::ceil(down / parts)));
+      const double registers = w.registers(e_, taps_, pixel_bytes());
+      if (registers > (e_.gradient ? kMostRegistersOfGradient : kMostRegisters) ||
+          w.passed > kMostUnrolled)
+        continue;
+      const double walks = x_.planes * walks_of(spec_, e_, w), grid = grid_of(spec_, e_, w, x_);
+      if (grid >= 0x1p31 || walks >= 0x1p31) continue;
+      const double us = microseconds(w, registers, memory_, kOfElements);
+      if (least_ && *least_ <= us) continue;
+      least_ = us;
+      configure(w, registers, us);
+    }
+  }
+
+  double microseconds(const Walk& w, double registers, double memory, const Pace& pace) const {
+    const double longer = way_ != Way::both && dims_.size() > 1 ? kOneOfTwo : 1;
+    return longer * estimate(spec_, e_, w, x_, registers, memory, pace, device_);
+  }
+
+  void configure(const Walk& w, double registers, double us) {
+    best_ = e_;
+    // Of lines, too, the shape is the one that elements would have, as measured.
+    if (in_lines(spec_, e_, w.columns))
+      us = microseconds(w, registers, of_lines(spec_, e_, x_) * memory_, kOfLines);
+    best_->microseconds = (device_.launch_microseconds + us) * of_groups_;
+    best_->rows = w.rows;
+    best_->columns = w.columns;
+    best_->run = w.run;
+    best_->grid = clamp_grid(grid_of(spec_, e_, w, x_));
+  }
+};
+
+}  // namespace
+
 std::optional<DepthwiseWalkConfig> walked_on_ordinary_cores(const KernelSpec& spec,
-                                                            DepthwiseConfig e,
+                                                            DepthwiseConfig parts,
                                                             const std::vector<ImageDim>& dims,
                                                             double memory,
                                                             const DeviceModel& device) {
-  // The last two dims are walked over, or the last alone, down or across, where filters are large.
-  const ContractionSpec& c = spec.contraction();
-  const int filters = index_of_filters(c);
-  const double channels = static_cast<double>(spec.extent[e.channel]) *
-                          (filters < 0 ? 1 : static_cast<double>(spec.extent[filters]));
-  const int pixel_bytes = info(spec.ports[static_cast<std::size_t>(e.image.port)].type).bytes;
-  const std::vector<ImageDim> looped = std::move(e.looped);
-  const double of_groups = longer_in_groups(spec, looped, dims, e.along_columns);
-  std::optional<double> least;
-  std::optional<DepthwiseWalkConfig> best;
-  enum class Way { both, across, down };
-  for (const Way way : {Way::both, Way::across, Way::down}) {
-    const bool both = way == Way::both;
-    if (both && dims.size() < 2) continue;
-    if (way == Way::across && best) break;
-    if (way == Way::down && (e.along_columns || taps_of(spec, dims.back()) < kFewestDown)) continue;
-    e.looped = looped;
-    e.looped.insert(e.looped.end(), dims.begin(), dims.end() - (both ? 2 : 1));
-    e.across = way == Way::down ? std::nullopt : std::optional(dims.back());
-    e.down = both               ? std::optional(dims[dims.size() - 2])
-             : way == Way::down ? std::optional(dims.back())
-                                : std::nullopt;
-    const int spatial = both ? 2 : 1, all_taps = taps_of(spec, e.down) * taps_of(spec, e.across);
-    Extents x{.planes = e.gradient
-                            ? elements(spec.extent, c.first_k(), spec.extent.size() - spatial)
-                            : elements(spec.extent, 0, e.channel) *
-                                  elements(spec.extent, c.first_m(), c.first_n() - spatial),
-              .channel_blocks = std::ceil(channels / (e.lanes * e.each))};
-    if (e.gradient) x.batches = elements(spec.extent, 0, e.channel);
-    for (const ImageDim& d : e.looped) x.looped *= taps_of(spec, d);
-    const double shared = (e.gradient ? 1 : x.looped) * all_taps * e.lanes * e.each * 4;
-    if (shared > kMostShared) continue;
-    e.shared_bytes = static_cast<std::uint32_t>(shared);
-    const int phases = e.down ? static_cast<int>(e.down->divisor) : 1,
-              phases_across = e.across ? static_cast<int>(e.across->divisor) : 1;
-    if (phases > kMostPhases || phases_across > kMostPhases) continue;
-    for (int rows = phases; rows <= (way == Way::down ? 8 : 4) * phases; rows *= 2) {
-      if (rows > phases && rows >= 2 * pixels_of(spec, e.down)) continue;
-      const double down = blocks_down(spec, e, rows), most_parts = way == Way::down ? 128 : 16;
-      for (int columns = 1; columns <= 8; ++columns) {
-        if (columns > 1 && columns >= pixels_of(spec, e.across) + 1) continue;
-        if (columns % phases_across != 0) continue;
-        if (e.along_columns && columns % e.packing.width != 0) continue;
-        const double products = static_cast<double>(rows) * columns * all_taps * e.each;
-        for (double parts = 1; parts <= std::min(down, most_parts); parts *= 2) {
-          const Walk w(spec, e, rows, columns, static_cast<int>(std::ceil(down / parts)));
-          const double registers = w.registers(e, all_taps, pixel_bytes);
-          if (registers > (e.gradient ? kMostRegistersOfGradient : kMostRegisters) ||
-              products > kMostUnrolled || w.passed > kMostUnrolled)
-            continue;
-          const double walks = x.planes * walks_of(spec, e, w), grid = grid_of(spec, e, w, x);
-          if (grid >= 0x1p31 || walks >= 0x1p31) continue;
-          const double longer = !both && dims.size() > 1 ? kOneOfTwo : 1,
-                       us =
-                           longer * estimate(spec, e, w, x, registers, memory, kOfElements, device);
-          if (least && *least <= us) continue;
-          least = us;
-          best = DepthwiseWalkConfig{e};
-          // Of lines, too, the shape is the one that elements would have, as measured.
-          best->microseconds =
-              device.launch_microseconds +
-              (in_lines(spec, e, columns)
-                   ? longer * estimate(spec, e, w, x, registers, of_lines(spec, e, x) * memory,
-                                       kOfLines, device)
-                   : us);
-          best->microseconds *= of_groups;
-          best->rows = rows;
-          best->columns = columns;
-          best->run = w.run;
-          best->grid = clamp_grid(grid);
-        }
-      }
-    }
-    if (best && both) break;
-  }
-  if (!best) return {};
-  best->wide_index = needs_wide_index(spec);
-  return best;
+  return WalkSearch(spec, std::move(parts), dims, memory, device).make();
 }
 
 }  // namespace sinter

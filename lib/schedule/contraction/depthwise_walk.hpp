@@ -45,7 +45,7 @@ double longer_in_groups(const KernelSpec& spec, const std::vector<ImageDim>& loo
 // Rows and columns of a thread's block and its walk; nothing where filters are too large. `memory`:
 // microseconds that memory takes.
 std::optional<DepthwiseWalkConfig> walked_on_ordinary_cores(const KernelSpec& spec,
-                                                            DepthwiseConfig e,
+                                                            DepthwiseConfig parts,
                                                             const std::vector<ImageDim>& dims,
                                                             double memory,
                                                             const DeviceModel& device);
