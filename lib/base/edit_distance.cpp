@@ -33,8 +33,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::string suggestion(std::string_view word, std::span<const std::string_view> known) {
   if (word.size() > 64) return {};
   const std::string text = lower_case(word);
+  // Of a short word two other letters make another word: `mean` is not `min`.
+  const std::size_t nearest = std::clamp<std::size_t>(text.size() / 3, 1, 2);
   std::string_view best;
-  std::size_t best_distance = 3;
+  std::size_t best_distance = nearest + 1;
   for (auto candidate : known) {
     const std::size_t distance = edit_distance(text, lower_case(candidate));
     // Words in which nothing is the same are not near, however short they are.
@@ -42,14 +44,19 @@ std::string suggestion(std::string_view word, std::span<const std::string_view> 
     best_distance = distance;
     best = candidate;
   }
-  const auto begins = [&](std::string_view candidate) {
-    return lower_case(candidate).starts_with(text);
+  // "tanh" is rather "tanh_fwd" than "tan".
+  const auto beginning = [&](const std::string& begin) {
+    const auto found = std::ranges::find_if(known, [&](std::string_view candidate) {
+      return lower_case(candidate).starts_with(begin);
+    });
+    return found == known.end() ? std::string_view() : *found;
   };
-  if (const auto longer = std::ranges::find_if(known, begins);
-      best.empty() && text.size() > 2 && longer != known.end())
-    best = *longer;
+  if (const auto whole = beginning(text + "_"); best_distance > 0 && !whole.empty())
+    best = whole;
+  else if (best.empty() && text.size() > 2)
+    best = beginning(text);
   // "conv2d" for "conv_fprop": the first of several words is the nearest.
-  if (!best.empty() || text.size() < 4) best_distance = 0;
+  best_distance = best.empty() && text.size() >= 4 ? nearest + 1 : 0;
   for (auto candidate : known) {
     const std::string first = lower_case(candidate.substr(0, candidate.find('_')));
     if (first.size() < 4 || first.size() == candidate.size()) continue;

@@ -119,7 +119,7 @@ bool Fields::only(const Value& object, Place at, std::span<const std::string_vie
   for (const auto& m : object.members) {
     if (std::find(known.begin(), known.end(), m.key) != known.end()) continue;
     ok = fail(rule, at.with(prefix + m.key), m.value.line, m.value.describe(), one_of(known),
-              suggestion(m.key, known));
+              meant(m.key, known));
   }
   return ok;
 }

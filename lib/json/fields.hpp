@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/edit_distance.hpp"
+#include "json/other_names.hpp"
 #include "json/reader.hpp"
 #include "sinter/base/dims.hpp"
 #include "sinter/graph.hpp"
@@ -55,7 +56,7 @@ class Fields {
       return true;
     }
     return fail(Rule::attribute_value, at, v.line, v.describe(), one_of(EnumNames<E>::names),
-                suggestion(v.text, EnumNames<E>::names));
+                meant(v.text, EnumNames<E>::names));
   }
 
   // Reports the members of an object that are not among `known`.

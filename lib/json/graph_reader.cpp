@@ -8,6 +8,7 @@
 #include "base/edit_distance.hpp"
 #include "json/fields.hpp"
 #include "json/graph_json.hpp"
+#include "json/other_names.hpp"
 #include "reference/element.hpp"
 #include "sinter/json.hpp"
 #include "sinter/ops/default_attributes.hpp"
@@ -268,7 +269,7 @@ void GraphReader::read_fields(const Value& v, PendingNode& n) {
     for (const auto& row : kOps)
       if (!row.internal) known.push_back(row.name);
     fields_.fail(Rule::attribute_value, {n.label, "", "op"}, op->line, op->describe(),
-                 Fields::one_of(known), suggestion(op->text, known));
+                 Fields::one_of(known), meant_operation(op->text, known));
     return;
   }
   n.op = *kind;
@@ -302,15 +303,11 @@ void GraphReader::read_attributes(const Value& v, PendingNode& n) {
       },
       n.attributes);
   for (const auto& m : v.members) {
-    const auto is_called_so = [&](const Port& port) {
-      return lower_case(port.name) == lower_case(m.key);
-    };
-    if (std::ranges::find(known, m.key) != known.end() ||
-        (std::ranges::none_of(info(n.op).inputs, is_called_so) &&
-         std::ranges::none_of(info(n.op).outputs, is_called_so)))
-      continue;
+    if (std::ranges::find(known, m.key) != known.end()) continue;
+    std::string fix = said_elsewhere(n.op, m.key);
+    if (fix.empty()) continue;
     fields_.fail(Rule::attribute_unknown, at.with(m.key), m.value.line, m.value.describe(), "",
-                 "it is a port: name its tensor in 'inputs' or 'outputs'");
+                 std::move(fix));
     known.push_back(m.key);
   }
   fields_.only(v, at, known, Rule::attribute_unknown);

@@ -201,6 +201,65 @@ TEST_CASE("one error does not make others, and several are reported together") {
   CHECK(e[1].fix == "did you mean 'dim'");
 }
 
+TEST_CASE("a word of another library is told ours, and one that is only short is not guessed") {
+  const auto told = [](const std::string& node, std::string_view word) {
+    const auto e = errors_of(document(kX + ", " + kY, node));
+    INFO(word);
+    REQUIRE(e.size() == 1);
+    return e[0].fix;
+  };
+  const auto op = [&](const std::string& word) {
+    return told("{\"op\": \"" + word + "\", \"inputs\": {}, \"outputs\": {\"Y\": \"Y\"}}", word);
+  };
+  const auto mode = [&](const std::string& word) {
+    return told(unary("\"mode\": \"" + word + "\""), word);
+  };
+  const auto attribute = [&](const std::string& of, const std::string& word) {
+    return told("{\"op\": \"" + of + "\", \"" + word + "\": 1, \"outputs\": {\"Y\": \"Y\"}}", word);
+  };
+  const auto mean = [](const std::string& ours) { return "did you mean '" + ours + "'"; };
+
+  CHECK(op("gemm") == mean("matmul"));
+  CHECK(op("attention") == mean("sdpa"));
+  CHECK(op("convolution") == mean("conv_fprop"));
+  CHECK(op("conv2d") == mean("conv_fprop"));
+  CHECK(op("reduce") == mean("reduction"));
+  CHECK(op("mean") == mean("reduction") + " with the mode 'avg'");
+  CHECK(op("add") == mean("pointwise") + " with the mode 'add'");
+  CHECK(op("ReLU") == mean("pointwise") + " with the mode 'relu_fwd'");
+  CHECK(op("silu") == mean("pointwise") + " with the mode 'swish_fwd'");
+  CHECK(op("layer_norm") == mean("layernorm"));
+  CHECK(op("zebra").empty());
+
+  CHECK(mode("tanh") == mean("tanh_fwd"));
+  CHECK(mode("silu") == mean("swish_fwd"));
+  CHECK(mode("where") == mean("binary_select"));
+  CHECK(mode("eq") == mean("cmp_eq"));
+  CHECK(mode("lt") == mean("cmp_lt"));
+  CHECK(mode("not") == mean("logical_not"));
+  CHECK(mode("inv") == mean("reciprocal"));
+  CHECK(mode("square") == mean("mul") + " of the tensor with itself");
+  CHECK(mode("cast") == mean("identity") + ", whose result has the data type that it declares");
+  CHECK(mode("subb") == mean("sub"));
+  CHECK(mode("mean").empty());  // not min
+
+  const auto reduction = [&](const std::string& word) {
+    return told("{\"op\": \"reduction\", \"mode\": \"" + word +
+                    "\", \"inputs\": {\"X\": \"X\"}, \"outputs\": {\"Y\": \"Y\"}}",
+                word);
+  };
+  CHECK(reduction("sum") == mean("add"));
+  CHECK(reduction("mean") == mean("avg"));
+
+  CHECK(attribute("softmax", "dim") == mean("axis"));
+  CHECK(attribute("conv_fprop", "padding") == mean("pre_padding") + " and 'post_padding'");
+  CHECK(attribute("reduction", "axis") == "Y's dim says the axes: 1 where reduced");
+  CHECK(errors_of(document(kX, "{\"op\": \"sdpa\", \"is_causal\": true, \"scale\": 1}"))[1].fix ==
+        mean("attn_scale"));
+  CHECK(errors_of(document("\"X\": {\"shape\": [2]}", unary("\"mode\": \"neg\"")))[0].fix ==
+        mean("dim"));
+}
+
 TEST_CASE("errors of a document name its file and line") {
   const auto e = errors_of(document(kX + ", " + kY, "\n\n" + unary("\"mode\": \"sinh\"")));
   CHECK(e[0].file == "doc.json");
