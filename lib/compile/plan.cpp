@@ -102,6 +102,21 @@ std::string kernel_title(const std::vector<const Node*>& nodes) {
   return title;
 }
 
+// Of a tensor that rewrites have put in the place of one that the user's nodes hand to each other,
+// in another shape or order: the user's name; of every other the label that it has.
+std::string name_for_user(const Graph& graph, const TensorNames& names, const std::string& label) {
+  static constexpr std::string_view changes[] = {"_shaped", "_transposed", "_again"};
+  std::string_view name = label;
+  while (names.find(name) < 0) {
+    const auto* const change =
+        std::ranges::find_if(changes, [&](std::string_view c) { return name.ends_with(c); });
+    if (change == std::end(changes)) return label;
+    name.remove_suffix(change->size());
+  }
+  const TensorDesc& t = graph[names.find(name)];
+  return t.producer < 0 || t.output ? label : std::string(name);
+}
+
 // What kernels hand to each other, in the user's names where it has them.
 std::vector<PlanBuffer> plan_buffers(const Graph& graph, const Lowered& lowered,
                                      const Partition& partition) {
@@ -114,7 +129,7 @@ std::vector<PlanBuffer> plan_buffers(const Graph& graph, const Lowered& lowered,
       const auto& nodes = partition.kernels[static_cast<std::size_t>(l.first)].nodes;
       if (!nodes.empty()) b.inside = label(nodes.front());
     } else {
-      b.name = lowered.graph->label(l.tensor);
+      b.name = name_for_user(graph, names, lowered.graph->label(l.tensor));
       if (names.find(b.name) < 0) b.inside = label((*lowered.graph)[l.tensor].producer);
     }
     result.push_back(std::move(b));
@@ -125,6 +140,7 @@ std::vector<PlanBuffer> plan_buffers(const Graph& graph, const Lowered& lowered,
 // The cuts in the user's names; those that say the same of parts of one node are one.
 std::vector<PlanCut> plan_cuts(const Graph& graph, const Lowered& lowered,
                                const Partition& partition) {
+  const TensorNames names(graph);
   std::unordered_map<std::string, std::string> labels;
   const auto& nodes = lowered.graph->nodes();
   for (std::size_t n = 0; n < nodes.size(); ++n)
@@ -138,6 +154,7 @@ std::vector<PlanCut> plan_cuts(const Graph& graph, const Lowered& lowered,
   for (PlanCut c : partition.cuts) {
     rename(c.node);
     rename(c.with);
+    c.tensor = name_for_user(graph, names, c.tensor);
     if (listed.emplace(c.pattern, c.node, c.with, c.tensor, c.reason).second)
       result.push_back(std::move(c));
   }

@@ -96,6 +96,37 @@ TEST_CASE("what passes between kernels costs its traffic and a launch, and expla
   CHECK(says(explain_text(p.plan, &*p.graph), "down stays out of the kernel of up"));
 }
 
+TEST_CASE("a tensor between nodes is named, whatever a rewrite made of it, and one inside is not",
+          "[explain]") {
+  Graph g({.io = f16});
+  auto x = g.tensor("x", {2, 32, 8, 8}), w = g.tensor("w", {16, 32, 3, 3});
+  auto scale = g.tensor("scale", {1, 32, 1, 1}), bias = g.tensor("bias", {1, 32, 1, 1});
+  auto a = swish(groupnorm(x, scale, bias, g.scalar(1e-5f), {.groups = 8}).y).named("a");
+  g.output(conv_fprop(a, w, {.pre_padding = {1, 1}, .post_padding = {1, 1}}), "y");
+  const auto plan = Plan::make(g, {.architecture = "sm_90a"});
+  REQUIRE(plan);
+  const Crossing c = crossing(explain(plan->data(), &g), "a");  // stored in another shape
+  CHECK(c.bytes == 2 * 2 * count({2, 32, 8, 8}));
+  CHECK(c.inside.empty());
+  for (const bool fuse : {true, false}) {
+    const auto p = planned(R"({"format": "sinter.graph", "version": 1, "io_data_type": "bf16",
+ "tensors": {"x": {"dim": [1, 64, 64], "data_type": "f8e4m3"},
+             "s": {"dim": [1, 64, 2], "data_type": "f8e8m0"}, "w": {"dim": [1, 64, 64]},
+             "y": {"output": true}},
+ "nodes": [
+  {"op": "block_scale_dequantize", "name": "wide", "inputs": {"X": "x", "Scale": "s"},
+   "outputs": {"Y": "xs"}, "block_size": 32, "axis": 2},
+  {"op": "matmul", "inputs": {"A": "xs", "B": "w"}, "outputs": {"C": "xw"}},
+  {"op": "softmax", "inputs": {"X": "xw"}, "outputs": {"Y": "y"}}]})",
+                           fuse);
+    for (const auto& each : explain(p.plan, &*p.graph).crossings) {
+      INFO(each.tensor);
+      CHECK(each.tensor.find("softmax") == std::string::npos);
+    }
+    if (!fuse) crossing(explain(p.plan, &*p.graph), "product (inside wide)");  // read by the matmul
+  }
+}
+
 TEST_CASE("the costliest crossing comes first", "[explain]") {
   const auto p = two_products("f32", false);
   const Explanation e = explain(p.plan, &*p.graph);

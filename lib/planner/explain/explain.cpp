@@ -86,6 +86,14 @@ class Cuts {
   Index by_tensor_, by_node_;
 };
 
+// Whether all that these kernels read a node's part for is that node.
+bool stays_inside(const PlanData& p, const std::string& node, const std::vector<int>& readers) {
+  return !node.empty() && std::ranges::all_of(readers, [&](int k) {
+    const auto& nodes = p.kernels[static_cast<std::size_t>(k)].nodes;
+    return std::ranges::find(nodes, node) != nodes.end();
+  });
+}
+
 void find_crossings(const PlanData& p, const std::map<Memory, Uses>& uses,
                     const DeviceModel& device, Explanation& e) {
   const Cuts cuts(p);
@@ -100,7 +108,7 @@ void find_crossings(const PlanData& p, const std::map<Memory, Uses>& uses,
     if (buffer) c.inside = buffer->inside;
     c.cuts = cuts.of(c.name, c.inside, u);
     // Inputs are read where they are needed; parts of one operation are what it is made of.
-    if (c.cuts.empty() && (!buffer || !c.inside.empty())) continue;
+    if (c.cuts.empty() && (!buffer || stays_inside(p, c.inside, u.readers))) continue;
     c.tensor = buffer ? shown(*buffer) : c.name;
     c.type = buffer ? buffer->type : tensor->type;
     c.writers = u.writers;
