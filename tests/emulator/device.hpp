@@ -258,12 +258,17 @@ void wait() {
 }
 inline void put(unsigned to, uint4 x) { std::memcpy(shared_pointer(to), &x, sizeof x); }
 inline void put_word(unsigned to, unsigned x) { std::memcpy(shared_pointer(to), &x, sizeof x); }
+inline void put(unsigned to, unsigned x) { put_word(to, x); }
+inline void put(unsigned to, uint2 x) { std::memcpy(shared_pointer(to), &x, sizeof x); }
+inline void put(unsigned to, unsigned short x) { std::memcpy(shared_pointer(to), &x, sizeof x); }
 inline unsigned get_word(unsigned at) {
   unsigned r;
   std::memcpy(&r, shared_pointer(at), sizeof r);
   return r;
 }
 inline uint2 get_two_words(unsigned at) { return {get_word(at), get_word(at + 4)}; }
+inline void get(unsigned& x, unsigned at) { x = get_word(at); }
+inline void get(uint2& x, unsigned at) { x = get_two_words(at); }
 inline float4 get_four(unsigned at) {
   float4 r;
   std::memcpy(&r, shared_pointer(at), sizeof r);

@@ -74,6 +74,13 @@ SINTER_DEVICE void put(unsigned to, uint4 x) {
 SINTER_DEVICE void put_word(unsigned to, unsigned x) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
 }
+SINTER_DEVICE void put(unsigned to, unsigned x) { put_word(to, x); }
+SINTER_DEVICE void put(unsigned to, uint2 x) {
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(x.x), "r"(x.y) : "memory");
+}
+SINTER_DEVICE void put(unsigned to, unsigned short x) {
+  asm volatile("st.shared.b16 [%0], %1;" ::"r"(to), "h"(x) : "memory");
+}
 
 // ---- numbers on their way to the tensor cores: two in 32 bits, rounded to nearest even
 
@@ -136,6 +143,8 @@ SINTER_DEVICE uint2 get_two_words(unsigned at) {
   asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "r"(at) : "memory");
   return r;
 }
+SINTER_DEVICE void get(unsigned& x, unsigned at) { x = get_word(at); }
+SINTER_DEVICE void get(uint2& x, unsigned at) { x = get_two_words(at); }
 
 SINTER_DEVICE float4 get_four(unsigned at) {
   float4 r;

@@ -60,6 +60,16 @@ struct Bands {
   static constexpr int pitch = Config::columns * Columns::step, first = Columns::first(0),
                        seen = Columns::last(Config::columns) - first + 1,
                        pixels = (across - 1) * pitch + seen;
+  // Groups of tiles side by side. Where there is one, boxed: of a plane, lines of a row of results,
+  // an even number, and the fewest of a row of the image. These are all pixels that results see,
+  // and behind them as many more as the next plane's row does not begin with, as zeros.
+  static constexpr int tile_groups = (S::blocks_across + across - 1) / across,
+                       line_pixels = S::extent_of(Columns::pixel_index),
+                       result_line = tile_groups == 1 ? (line_pixels + 1) / 2 * 2 : across * pitch,
+                       zeros = first < 0 ? -first : 0, of_image = Columns::extent - first,
+                       seen_by_all = (line_pixels - Config::columns) * Columns::step + seen,
+                       own = of_image < seen_by_all ? of_image : seen_by_all,
+                       least_line = own > seen_by_all - zeros ? own : seen_by_all - zeros;
   // Multiplications, of `depth` pixels each, that a tile's pixels are.
   static constexpr int chunks = (seen + depth - 1) / depth;
   static_assert(chunks == 1 || (boxed && pitch == width));
@@ -205,7 +215,7 @@ struct BandWork {
   using Index = typename Config::Index;
   using Element = typename Image::Element;
   static constexpr int each = B::each, lanes = B::lanes;
-  static constexpr int tile_groups = (S::blocks_across + B::across - 1) / B::across,
+  static constexpr int tile_groups = B::tile_groups,
                        groups = (S::planes() + B::planes - 1) / B::planes * tile_groups;
   unsigned* filter;
   int first_channel;
@@ -237,13 +247,14 @@ struct BandWork {
       if (thread + n * Config::threads < elements)
         reinterpret_cast<Element*>(filter)[thread + n * Config::threads] = values[n];
   }
-  // Adds a step's products to the sums that see its rows, each of which moves up a slot.
-  template <class Pixels>
+  // Adds a step's products to the sums that see its rows, each of which moves up a slot: those of
+  // slots [from, to), in this order.
+  template <int from = 0, int to = B::slots, class Pixels>
   SINTER_DEVICE void multiply(float (&sums)[B::slots][each][4],
                               const Pixels (&pixels)[B::advance]) const {
     constexpr float zero[4] = {};
 #pragma unroll
-    for (int slot = 0; slot < B::slots; ++slot)
+    for (int slot = from; slot < to; ++slot)
 #pragma unroll
       for (int e = 0; e < each; ++e) {
         const float* before =

@@ -8,6 +8,13 @@
 // of times four lines apart, and a lane takes every fourth of a tile's pixels, so that half a warp
 // finds its pixels in all 16-byte units of shared memory, two in each (it wants 8 bytes of a unit).
 //
+// Where tiles side by side are a whole row of results, a plane's lines in the box are no more than
+// the image has with the zeros in front of it: what results see to the right of it are zeros, as
+// those in front of the next plane are. Tiles that read further, into the next plane's pixels,
+// multiply them with zeros of the band, or for results that are none and are not put away. TMA
+// takes about three clocks for a line, whether it exists or not (64 x 768 x 14 x 14, 7 x 7 on an
+// H200 18.1 us, 17.1 so).
+//
 // Warps have roles, as in contraction_wgmma.cuh. `lanes` of them multiply and leave rows of results
 // in shared memory; of the last four one has stages filled, one has finished rows stored by TMA,
 // and one has what the epilogue reads brought to their place. What is between them are rings, so
@@ -30,7 +37,7 @@ template <class Config, int bytes>
 struct PacksOfRow {
   using B = Bands<Config>;
   static_assert(bytes <= 16);
-  static constexpr int units = B::lanes * bytes / 16, line = B::across * B::pitch,
+  static constexpr int units = B::lanes * bytes / 16, line = B::result_line,
                        row_bytes = B::planes * line * 16 * units,
                        row = (row_bytes + 1023) / 1024 * 1024,
                        second = B::across > 1 ? B::pitch : 8 * line;  // tile g + 8
@@ -38,18 +45,24 @@ struct PacksOfRow {
   static_assert(Lines::swizzled);
   using Move = typename Word<bytes>::Type;
   unsigned at;
+  int columns;  // of the row, from the lane's first one on
   // Of lanes of odd tiles the odd column of two, which they leave first: it lies in other banks.
   SINTER_DEVICE PacksOfRow(int warp, int lane) {
-    const int tile = lane / 4, left = warp * bytes;  // bytes of a pixel
+    const int tile = lane / 4, left = warp * bytes,  // bytes of a pixel
+        column = B::position_of(tile) * B::pitch + lane % 4 * 2;
     at = static_cast<unsigned>(left % 16) +
-         Lines::place(
-             B::plane_of(tile) * line + B::position_of(tile) * B::pitch + lane % 4 * 2 + tile % 2,
-             left / 16);
+         Lines::place(B::plane_of(tile) * line + column + tile % 2, left / 16);
+    columns = line - column;
   }
-  // The lane's i-th.
-  SINTER_DEVICE Move* get(unsigned char* of_row, int i) const {
+  // Whether the i-th is of the row, not behind it, where the next plane's lies.
+  SINTER_DEVICE bool has(int i) const {
+    if (line == B::across * B::pitch) return true;
+    return columns > (B::across > 1 ? i / 2 * B::pitch : 0);
+  }
+  // Where the lane's i-th lies in a row.
+  SINTER_DEVICE unsigned place(int i) const {
     const unsigned column = at ^ (i % 2 == 0 ? 0u : Lines::beside);
-    return reinterpret_cast<Move*>(of_row + column + i / 2 * second * Lines::bytes);
+    return column + static_cast<unsigned>(i / 2 * second * Lines::bytes);
   }
 };
 
@@ -84,7 +97,8 @@ struct BesideRows<Config, from, First, Others...> {
   }
   template <class Fragment>
   SINTER_DEVICE void read(unsigned char* row, int i, Fragment& fragment) const {
-    *reinterpret_cast<typename Packs::Move*>(First::of(fragment).at) = *packs.get(row + at, i);
+    *reinterpret_cast<typename Packs::Move*>(First::of(fragment).at) =
+        *reinterpret_cast<const typename Packs::Move*>(row + at + packs.place(i));
     behind.read(row, i, fragment);
   }
 };
@@ -103,9 +117,14 @@ struct BoxedBands {
   using B = Bands<Config>;
   static constexpr int units = B::lanes * B::each / 8, line = Config::image_line;
   static_assert(B::advance == 1 && B::Columns::step == 1 && B::pitch == 8 && B::planes > 1 &&
-                line % 8 == 4 && line >= (B::across - 1) * B::pitch + B::chunks * B::depth);
+                line % 8 == 4);
+  // Lines of the image that tiles see behind a plane's own: those of the next plane, or zeros.
+  static constexpr int seen = (B::across - 1) * B::pitch + B::chunks * B::depth,
+                       behind = seen > line ? seen - line : 0;
+  static_assert(behind == 0 || (B::tile_groups == 1 && line >= B::least_line));
   static constexpr int row_lines = B::planes * line,  // of the image
-      box_bytes = row_lines * Lines<units>::bytes, stage = (box_bytes + 1023) / 1024 * 1024;
+      box_bytes = row_lines * Lines<units>::bytes,
+                       stage = (box_bytes + behind * Lines<units>::bytes + 1023) / 1024 * 1024;
   using Stages = Pipeline<Config::stages>;
   using Rows = Pipeline<Config::result_rows>;
   // Of a row of results: its packs, and what the epilogue reads in its place.
@@ -151,8 +170,9 @@ struct BoxedPixels {
         continue;
       }
       const int fours = chunk * 4 + i / 2 * 2 + i % 2 * (beside / 4);
-      const auto x = lane.template get<Vector>(fours, bytes),
-                 y = lane.template get<Vector>(fours + 1, bytes);
+      Vector x, y;
+      warp_matrix::get(x, lane.place(fours, bytes));
+      warp_matrix::get(y, lane.place(fours + 1, bytes));
 #pragma unroll
       for (int w = 0; w < B::words; ++w) {
         at[chunk][2 * w][i] = warp_matrix::low_halves(word_of(x, w), word_of(y, w));
@@ -171,6 +191,10 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   using Coord = typename S::Coord;
   static constexpr int each = B::each, lanes = B::lanes, sharing = 8 / each;  // warps of a unit
   static constexpr bool beside = has_beside<Beside>;
+  // Slots that are multiplied before the complete row is put away; the others' products run while
+  // other warps do so (64 x 384 x 28 x 28, 7 x 7 on an H200, all before 27.3 us, half of them 26.7;
+  // with the next row's pixels read before the second half 28.4).
+  static constexpr int first_half = (B::slots + 1) / 2;
   using Work::bands, Work::filter, Work::first_channel;
   SharedMemory memory;
   typename L::Stages stages{memory.address + L::barriers};
@@ -202,8 +226,8 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   template <class Args>
   SINTER_DEVICE void multiply_rows(const Args& args, int warp, BandSteps<Config> now) {
     const int lane = static_cast<int>(threadIdx.x) % 32, tile = lane / 4;
-    const LaneLines<L::units> pixels_at(
-        memory.pointer + warp % sharing * B::bytes,
+    const LanePlaces<L::units> pixels_at(
+        memory.address + warp % sharing * B::bytes,
         B::plane_of(tile) * L::line + B::position_of(tile) * B::pitch + lane % 4, warp / sharing);
     const typename L::Packs packs(warp, lane);
     const typename L::Besides read(warp, lane);
@@ -227,16 +251,17 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
         stages.release(stage);
         stage.advance();
       }
-      Work::multiply(sums, pixels);
+      Work::template multiply<0, first_half>(sums, pixels);
       if (now.block >= now.first) {
         if (any_not_finite(sums[0])) sum_again(args, warp, now, sums[0]);
         acquire(row);
-        leave(args, memory.pointer + L::results + row.stage * L::result_row, packs, read,
-              tile % 2 != 0, of_lane, sums[0]);
+        leave(args, memory.pointer + L::results + row.stage * L::result_row, place_of(row), packs,
+              read, tile % 2 != 0, of_lane, sums[0]);
         __syncwarp();
         if (lane == 0) hopper::arrive(rows.full(row));
         row.advance();
       }
+      Work::template multiply<first_half, B::slots>(sums, pixels);
       if (now.next()) {
         keep(stage.stage);  // makes this a branch, not a choice for each sum in every step
 #pragma unroll
@@ -305,6 +330,10 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
     const bool loads = static_cast<int>(threadIdx.x) == 32 * loading;
     typename L::Stages::State state;
     BandSteps<Config> steps(line, last);
+    if constexpr (L::behind > 0)
+      clear_behind<Config::threads>(
+          Config::stages, [&](int i) { return memory.pointer + i * L::stage; }, L::box_bytes,
+          L::stage);
     if (loads)
 #pragma unroll 1
       for (int i = 0; i < Config::stages && steps.more(); ++i) fill(args, state, steps);
@@ -328,10 +357,11 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
   }
 
  private:
-  // A row's results to where TMA takes them from; `odd`: the lane takes odd columns first. What
-  // epilogues load is that of the channels of `of_lane`, or lies in the row's place.
+  // A row's results to where TMA takes them from, `row` or `address`; `odd`: the lane takes odd
+  // columns first. What epilogues load is that of the channels of `of_lane`, or lies in the row's
+  // place.
   template <class Args>
-  static SINTER_DEVICE void leave(const Args& args, unsigned char* row,
+  static SINTER_DEVICE void leave(const Args& args, unsigned char* row, unsigned address,
                                   const typename L::Packs& packs, const typename L::Besides& read,
                                   bool odd, const Coord& of_lane, const float (&sums)[each][4]) {
     using Move = typename L::Packs::Move;
@@ -346,7 +376,8 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
       read.read(row, i, fragment);
       const auto pack =
           results_of<Config, Body, Result, Config::channel>(args, now, of_lane, fragment);
-      *packs.get(row, i) = *reinterpret_cast<const Move*>(pack.at);
+      if (packs.has(i))
+        warp_matrix::put(address + packs.place(i), *reinterpret_cast<const Move*>(pack.at));
     }
   }
   // Sums that are NaN, on CUDA cores.

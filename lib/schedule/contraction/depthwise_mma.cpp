@@ -20,7 +20,7 @@ constexpr int kLeastColumns = 4;     // of a tile: else too few of its products 
 constexpr int kMostStages = 8;       // rows
 constexpr int kBoxedStages = 6;      // at the least, where shared memory has room
 constexpr int kResultRows = 4;       // in shared memory, boxed
-constexpr int kOthers = 128;         // threads that load and store, boxed
+constexpr int kOtherThreads = 128;   // threads that load and store, boxed
 constexpr int kMostRegisters = 240;  // of a thread, of 255
 constexpr double kPrologue = 5e3;    // clocks of a thread block's beginning, boxed
 constexpr double kAgain = 0.15;      // of memory's time, for an image that is read once more
@@ -40,6 +40,8 @@ struct Bands {
   int chunks;                // multiplications of a tile and row of the filter
   int taps, advance, slots;  // rows of the filter, of the image a step, of results in the making
   int pixels, row, plane;    // of a row of the image; vectors
+  int result_pixels;         // of a row of results, boxed
+  int reached, behind = 0;   // pixels of a row that tiles read; of these behind a plane's, boxed
   bool boxed;                // by TMA: `pixels` of a box
 
   Bands(const KernelSpec& spec, const DepthwiseConfig& parts, int each_, int lanes_, int columns_,
@@ -55,12 +57,29 @@ struct Bands {
     advance = advance_of(down, 1);
     slots = slots_of(spec, down, 1);
     pixels = seen(spec, line, across * columns);
-    if (boxed) pixels = line_of_box((across - 1) * columns + chunks * kDepth);
+    reached = pixels;
+    result_pixels = across * columns;
+    if (boxed) set_lines(spec, line);
     row = (pixels + 1) / 2 * 2 * (lanes + 1);
     const int bank = 4 * across % 32;
     plane = (row * advance + 31 - bank) / 32 * 32 + bank;
   }
-  int threads() const { return 32 * lanes + (boxed ? kOthers : 0); }
+  // Of a row of each plane, boxed, as the device code's Bands has them.
+  void set_lines(const KernelSpec& spec, const ImageDim& line) {
+    const int all = (across - 1) * columns + chunks * kDepth;
+    const auto results = static_cast<int>(spec.extent[line.pixel_index]);
+    pixels = reached = line_of_box(all);
+    if (results > across * columns) return;
+    const std::int64_t reach = line.tap * (taps_of(spec, line) - 1),
+                       first = line.base + std::min<std::int64_t>(0, reach),
+                       of_image = line.extent - first, seen_by_all = seen(spec, line, results),
+                       least = std::max(std::min(of_image, seen_by_all),
+                                        seen_by_all - std::max<std::int64_t>(0, -first));
+    pixels = std::min(pixels, line_of_box(static_cast<int>(least)));
+    behind = std::max(0, all - pixels);
+    result_pixels = (results + 1) / 2 * 2;
+  }
+  int threads() const { return 32 * lanes + (boxed ? kOtherThreads : 0); }
   int planes() const { return kTiles / across; }
   int vector_bytes() const { return 2 * each; }
   int copies() const { return (planes() * pixels + 31) / 32; }  // of a thread and row
@@ -79,19 +98,21 @@ struct Bands {
   // Those of threads that multiply and of others, which the former get from the latter; false where
   // they are too few.
   bool set_registers(const DeviceModel& device, int ctas, DepthwiseMmaConfig* e) const {
-    constexpr int kUnit = 8, kMost = 240, kOthersMost = 88, kOthersLeast = 56;
+    constexpr int kUnit = 8, kMost = 240, kOthers = 40, kOthersBeside = 56;
     const int all = device.registers_per_sm / (ctas * threads()) / kUnit * kUnit * threads();
-    for (int others = kOthersMost; others >= kOthersLeast; others -= kUnit) {
-      const int own =
-          std::min(kMost, (all - others * kOthers) / (threads() - kOthers) / kUnit * kUnit);
-      if (own < registers() || others > all / threads()) continue;
-      if (e) e->consumer_registers = own, e->producer_registers = others;
-      return true;
-    }
-    return false;
+    const auto own = [&](int others) {
+      return std::min(kMost,
+                      (all - others * kOtherThreads) / (threads() - kOtherThreads) / kUnit * kUnit);
+    };
+    if (own(kOthersBeside) < registers() || kOthersBeside > all / threads()) return false;
+    if (!e) return true;
+    e->producer_registers = e->beside.empty() ? kOthers : kOthersBeside;
+    e->consumer_registers = own(e->producer_registers);
+    return true;
   }
+  static int aligned(int bytes) { return (bytes + 1023) / 1024 * 1024; }
   int stage_bytes() const {
-    if (boxed) return (planes() * pixels * lanes * vector_bytes() + 1023) / 1024 * 1024;
+    if (boxed) return aligned((planes() * pixels + behind) * lanes * vector_bytes());
     return (plane * planes() + kDepth / 2 * (lanes + 1)) * vector_bytes();
   }
   // Of 16 bytes, in the line of a pixel's results of so many bytes; 0: shared memory has no swizzle
@@ -100,21 +121,23 @@ struct Bands {
     const int units = lanes * each * bytes / 16;
     return each * bytes <= 16 && (units == 2 || units == 4 || units == 8) ? units : 0;
   }
-  // The units of a line of a row of results, boxed, with what the epilogue reads beside these; 0
-  // where there is no swizzle for one of them.
-  int leaving_units(const DepthwiseOperand& result,
+  // Of a row of results in shared memory, boxed, with what the epilogue reads beside these; 0 where
+  // there is no swizzle for one of them.
+  int leaving_bytes(const DepthwiseOperand& result,
                     const std::vector<DepthwiseOperand>& beside) const {
-    int all = result_units(info(result.map->type).bytes);
+    const auto row = [&](const DepthwiseOperand& o) {
+      return aligned(planes() * result_pixels * result_units(info(o.map->type).bytes) * 16);
+    };
+    int all = row(result);
     for (const DepthwiseOperand& o : beside) {
-      const int units = result_units(info(o.map->type).bytes);
-      if (all == 0 || units == 0) return 0;
-      if (!o.in_place) all += units;
+      if (all == 0 || row(o) == 0) return 0;
+      if (!o.in_place) all += row(o);
     }
     return all;
   }
-  // `leaving`: those units.
+  // `leaving`: those bytes.
   int shared_bytes(int stages, int all_taps, int leaving) const {
-    const int results = boxed ? kResultRows * kTiles * kWidth * leaving * 16
+    const int results = boxed ? kResultRows * leaving
                               : 2 * (kTiles * kWidth * (lanes * each + 4) + 8) * 4,
               barriers = boxed ? 16 * (stages + 2 * kResultRows) + kLostToAlignment : 0;
     return results + stages * stage_bytes() + (all_taps + 1) * lanes * vector_bytes() + barriers;
@@ -263,7 +286,7 @@ class DepthwiseMmaSearch {
 
   // As many stages as keep memory busy; nothing where registers or shared memory are too few.
   std::optional<BandsInShared> in_shared(const Bands& b) const {
-    const int leaving = b.boxed ? b.leaving_units(*result_, beside_) : 0;
+    const int leaving = b.boxed ? b.leaving_bytes(*result_, beside_) : 0;
     if (b.boxed && leaving == 0) return {};
     const double most = b.most_blocks(device_);
     if (b.registers() > kMostRegisters || most < 1) return {};
@@ -281,7 +304,7 @@ class DepthwiseMmaSearch {
   }
   // Of the image, of a step.
   static double row_bytes(const Bands& b) {
-    return static_cast<double>(b.planes()) * b.pixels * b.advance * b.lanes * b.vector_bytes();
+    return static_cast<double>(b.planes()) * b.reached * b.advance * b.lanes * b.vector_bytes();
   }
 
   // Steps of a thread block: groups or equal parts of one, or as many as fill whole rounds.
@@ -315,7 +338,8 @@ class DepthwiseMmaSearch {
   // Microseconds of memory. Pixels beside a block's own come from the second-level cache.
   double waited(const Bands& b, const BandsInShared& s) const {
     const double again = std::ceil(std::ceil(line_ / b.columns) / b.across) *
-                         (b.pixels - b.across * b.columns) / static_cast<double>(e_.across->extent);
+                         (b.reached - b.across * b.columns) /
+                         static_cast<double>(e_.across->extent);
     return memory_ * (b.boxed ? kBoxesStream * (1 + kAgain * again) : 1) *
            std::max(1.0, kFlightOfSm / ((s.stages - 1) * row_bytes(b) * s.ctas));
   }
@@ -339,15 +363,14 @@ class DepthwiseMmaSearch {
   }
   void set_boxes(const Bands& b, int ctas, DepthwiseMmaConfig& e) const {
     e.result_rows = kResultRows;
-    b.set_registers(device_, ctas, &e);
     set_box(e.image, b.lanes * b.each / 8, b.pixels, b.pixels, 0, false);
     e.image.map->box[3] = b.planes();
     e.result = result_, e.beside = beside_;
+    b.set_registers(device_, ctas, &e);
     std::vector<DepthwiseOperand*> leave{&*e.result};
     for (DepthwiseOperand& o : e.beside) leave.push_back(&o);
     for (DepthwiseOperand* o : leave)
-      set_result_box(*o, b.result_units(info(o->map->type).bytes), b.across * b.columns,
-                     b.planes());
+      set_result_box(*o, b.result_units(info(o->map->type).bytes), b.result_pixels, b.planes());
   }
 };
 

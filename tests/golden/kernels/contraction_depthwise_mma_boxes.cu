@@ -23,11 +23,11 @@ struct Config {
   static constexpr int across = 4;
   static constexpr int stages = 6;
   static constexpr int result_rows = 4;
-  static constexpr int producer_registers = 72;
-  static constexpr int consumer_registers = 216;
-  static constexpr int image_line = 44;
-  static constexpr int image_box = 44;
-  static constexpr int shared_bytes = 104799;
+  static constexpr int producer_registers = 40;
+  static constexpr int consumer_registers = 232;
+  static constexpr int image_line = 36;
+  static constexpr int image_box = 36;
+  static constexpr int shared_bytes = 94559;
   using Rows = sinter::depthwise::Axis<2, 4, 7, -3, 1, 1, 1, 28, 10752>;
   using Columns = sinter::depthwise::Axis<3, 5, 7, -3, 1, 1, 1, 28, 384>;
   using Looped = sinter::List<>;
@@ -104,6 +104,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_59edfc62(const __grid_constant__ Args args) {
+void sinter_contraction_5beed074(const __grid_constant__ Args args) {
   sinter::depthwise::run_mma_boxes<Config, Image, Filter, Body, Result>(args);
 }
