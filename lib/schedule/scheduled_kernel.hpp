@@ -2,6 +2,7 @@
 // Made by schedule_kernel() alone; planning makes some to compare their times, emission prints it,
 // `sinter tune` measures its other choices.
 #pragma once
+#include <concepts>
 #include <variant>
 
 #include "plan/tuning.hpp"
@@ -62,7 +63,7 @@ struct ScheduledKernel {
 };
 
 // On an engine that has nothing to measure.
-template <class Config>
+template <std::derived_from<Launch> Config>
 ScheduledKernel scheduled(KernelSpec spec, Config config) {
   const double microseconds = config.microseconds;
   return {std::move(spec), std::move(config), microseconds, TileChoice{}, false};
