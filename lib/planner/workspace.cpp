@@ -4,12 +4,12 @@
 #include <set>
 #include <unordered_map>
 
+#include "plan/workspace_alignment.hpp"
 #include "planner/planner.hpp"
 
 namespace sinter {
 namespace {
 
-constexpr std::int64_t kAlignment = 256;
 constexpr std::int64_t kMost = std::int64_t{1} << 61;  // a tensor has 2^60 bytes at most
 
 }  // namespace
@@ -44,7 +44,8 @@ void place_workspace(const Graph& lowered, Partition& p) {
     std::int64_t at = 0;
     for (const auto& [bytes, tensor] : busy) {
       if (at + t.bytes <= bytes.first) break;
-      at = std::max(at, (bytes.second + kAlignment - 1) / kAlignment * kAlignment);
+      at = std::max(
+          at, (bytes.second + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment);
     }
     // More than any memory is: who allocates it is told so.
     at = std::min(at, kMost);

@@ -9,12 +9,12 @@
 #include <numeric>
 
 #include "base/edit_distance.hpp"
+#include "plan/workspace_alignment.hpp"
 #include "reference/element.hpp"
 
 namespace sinter {
 namespace {
 
-constexpr std::uintptr_t kWorkspaceAlignment = 256;
 constexpr std::int64_t kMostMoved = 16;
 
 // Null is a legal pointer for a tensor without elements, so "not bound" needs a value of its own.

@@ -7,13 +7,13 @@
 #include <cstring>
 #include <utility>
 
+#include "plan/workspace_alignment.hpp"
 #include "runtime/driver.hpp"
 #include "sinter/compile.hpp"
 
 namespace sinter {
 namespace {
 
-constexpr std::size_t kAlignment = 256;  // of cuMemAlloc, and of a workspace
 constexpr std::int64_t kAddressSpace = std::int64_t{1} << 47;
 
 Result<int> attribute(const Driver& d, CUdevice device, CUdevice_attribute which) {
@@ -97,7 +97,7 @@ Result<Memory> Memory::allocate(Device device, std::int64_t bytes) {
   const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
   if (device.is_cpu()) {
     void* pointer = nullptr;
-    if (posix_memalign(&pointer, kAlignment, size) != 0)
+    if (posix_memalign(&pointer, kWorkspaceAlignment, size) != 0)
       return Diagnostic{.rule = Rule::memory,
                         .attribute = "an allocation on the CPU device",
                         .seen = fmt::format("{} bytes", bytes)};

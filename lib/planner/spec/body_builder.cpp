@@ -6,6 +6,7 @@
 #include "lower/expansion.hpp"
 #include "lower/lower.hpp"
 #include "plan/access.hpp"
+#include "plan/workspace_alignment.hpp"
 #include "reference/element.hpp"
 #include "sinter/ops/shapes_contraction.hpp"
 
@@ -31,7 +32,8 @@ int add_port(KernelSpec& spec, KernelPort port) {
 int add_port(KernelSpec& spec, const Graph& graph, TensorId t, const Location& at, Access access,
              bool written) {
   // Workspace is aligned to more than any kernel asks for.
-  const std::int64_t alignment = graph.is_virtual(at.root) ? 256 : graph[at.root].alignment;
+  const std::int64_t alignment =
+      graph.is_virtual(at.root) ? kWorkspaceAlignment : graph[at.root].alignment;
   return add_port(spec, {at.root, graph[t].name, at.type, std::move(access), written, alignment});
 }
 
