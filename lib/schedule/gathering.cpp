@@ -43,9 +43,7 @@ Line line_of(const Gather& g, int width) {
   return {width / step, (width + window) / step + 2};
 }
 
-// As in codegen/device/gather/resampled.cuh and resample_backward.cuh: how many places an element
-// reads, or 0 where they are a loop.
-constexpr double kWrittenOut = 16;
+// How many places an element reads, as codegen/device/gather counts them.
 double places(const Gather& g) {
   const auto geometry = geometry_of(g);
   const bool edge = geometry.padding == PaddingMode::edge_val_pad;
@@ -141,7 +139,7 @@ int gathered_bytes(const KernelSpec& spec, const Gather& g, int width) {
   for (std::size_t i = 0; i < g.ports.size(); ++i)
     if (reads_operand(g, static_cast<int>(i)))
       bytes += info(spec.ports[static_cast<std::size_t>(g.ports[i])].type).bytes;
-  return static_cast<int>(std::min(places(g), kWrittenOut)) * width * bytes;
+  return static_cast<int>(std::min<double>(places(g), kWrittenOut)) * width * bytes;
 }
 
 double resampled_bytes(const KernelSpec& spec) {
@@ -164,7 +162,7 @@ int gather_cost(const KernelSpec& spec, int gather) {
   if (!g.resamples()) return kOther;
   if (gathered_with(spec, gather) != gather) return 1;
   const int each = wants_positions(spec, gather) || !forward(g) ? 5 : 3;
-  return 4 + each * static_cast<int>(std::min(places(g), kWrittenOut));
+  return 4 + each * static_cast<int>(std::min<double>(places(g), kWrittenOut));
 }
 
 }  // namespace sinter

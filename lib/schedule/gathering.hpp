@@ -33,6 +33,8 @@ int gather_alignment(const KernelSpec& spec, const Gather& g, int operand, int i
 // What resampling reads: of its operands no more than there is.
 double resampled_bytes(const KernelSpec& spec);
 
+// Loops over at most so many places are written out, longer ones are loops that take as long.
+inline constexpr int kWrittenOut = 16;
 // What `width` neighbours read, in bytes.
 int gathered_bytes(const KernelSpec& spec, const Gather& g, int width);
 // What one element costs, in simple instructions, roughly, as far as they are written out.

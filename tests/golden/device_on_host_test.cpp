@@ -18,6 +18,8 @@
 #include "reference/element.hpp"
 #include "reference/philox.hpp"
 #include "schedule/attention/forward_parts.hpp"
+#include "schedule/contraction/depthwise_boxes.hpp"
+#include "schedule/gathering.hpp"
 #include "sinter/ops/pointwise_host.hpp"
 #include "support/catch.hpp"
 
@@ -182,6 +184,9 @@ TEST_CASE("schedules count with the rows and columns that the device library has
              fmt::format("struct BlocksOfRows {{\n  static constexpr int rows = {};",
                          sinter::kJoinedRows)));
   CHECK_FALSE(says("/attention_forward_parts.cuh", "static constexpr int rows = 17;"));
+  CHECK(says("/resampled.cuh", fmt::format("kWrittenOut = {};", sinter::kWrittenOut)));
+  CHECK(says("/contraction_depthwise_boxes.cuh",
+             fmt::format("kStepsBehind = {};", sinter::kStepsBehind)));
 }
 
 // in_both_words() says why.

@@ -55,7 +55,6 @@ std::optional<BoxedOperand> boxed_rows(const KernelSpec& spec, const ProductOper
 // Where heads of q share one of k and v, the map has those alone.
 std::optional<BoxedOperand> boxed_shared(const KernelSpec& spec, const ProductOperand& operand,
                                          int row, std::int64_t group, bool keys) {
-  constexpr std::int64_t kSwizzledRows = 8;
   if (auto pages = paged(spec, operand, keys); pages && pages->page % kSwizzledRows == 0)
     return pages;
   // Values of f8 are transposed in shared memory.
@@ -75,7 +74,6 @@ std::vector<int> rows_and_columns(const ContractionSpec& c) {
 // operands' type; of f8 operands, times a number of the head, to any type of 16 bits. A largest
 // magnitude is found element by element.
 std::optional<BoxedOperand> stored_sums(const KernelSpec& outputs, DataType operands) {
-  constexpr int kStoredRows = 16;  // of a warp
   const auto& body = outputs.body.statements;
   const ContractionSpec& c = outputs.contraction();
   const bool plain = body.size() == 2, f8 = is_f8(operands);

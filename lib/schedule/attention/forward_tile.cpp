@@ -24,7 +24,6 @@ namespace {
 
 // Of keys and values as they are loaded; ForwardShape has the same, and the next.
 int stage_bytes(const AttentionConfig& e, int depth, int width) {
-  constexpr int kSwizzledRows = 8;
   const auto line = [](const BoxedOperand& o) { return kLineBytes / info(o.map.type).bytes; };
   return up(e.tile_k, e.k.k_fastest ? kSwizzledRows : line(e.k)) * up(depth, line(e.k)) *
              info(e.k.map.type).bytes +

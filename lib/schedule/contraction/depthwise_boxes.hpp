@@ -36,8 +36,8 @@ std::optional<DepthwiseOperand> result_in_boxes(const KernelSpec& spec,
                                                 std::vector<DepthwiseOperand>* beside = nullptr,
                                                 const DepthwiseGroups* groups = nullptr);
 void set_result_box(DepthwiseOperand& result, int lanes, int pixels, int planes);
-// Steps that a warp may be ahead of others, as the device code has it: rows of results are as many
-// more in shared memory.
+// Steps that a warp may be ahead of others: rows of results are as many more in shared memory. The
+// device code has the same, and asserts the bytes that follow from it.
 inline constexpr int kStepsBehind = 1;
 // Bytes of the rows of results that are in shared memory at once, of so many pixels.
 int result_bytes(int lanes, int pixels);

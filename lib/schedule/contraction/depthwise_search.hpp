@@ -13,6 +13,10 @@
 
 namespace sinter {
 
+// Of groups on tensor cores: clocks in which a quarter of an SM multiplies 16 x 8 x 16 numbers by
+// mma, and instructions that it issues a clock.
+inline constexpr double kClocksOfMma = 6.5, kIssuedByQuarter = 0.8;
+
 // Whether both operands are of one type of 16 bits, as tensor cores multiply them.
 inline bool are_of_16_bits(const KernelSpec& spec, const DepthwiseConfig& parts) {
   const DataType image = spec.ports[static_cast<std::size_t>(parts.image.port)].type,

@@ -185,14 +185,15 @@ class NarrowGroupsSearch {
 
   // Of a step of an SM's thread blocks: instructions, roughly, or what shared memory moves.
   double clocks_of_step() const {
-    constexpr double kStep = 60, kTile = 10, kMma = 6.5, kPack = 22, kIssued = 0.8;
+    constexpr double kStep = 60, kTile = 10, kPack = 22;
     const double drawn = e_.tiles.across * e_.groups.planes, pairs = (line_taps_ + 1) / 2,
                  products = drawn * down_taps_ * pairs,
                  packs = drawn * kWidth * kUnit * kWarps / (e_.packing.width * 32.0 * kWarps),
                  code = kStep + drawn * kTile + products +
                         packs * (kPack + element_cost(spec_, spec_.body) * e_.packing.width),
                  moved = drawn * kWarps * (pairs * 4 + 4 + 4) + stage_ / 128;
-    return ctas_ * std::max({kWarps / 4 * code / kIssued, kWarps / 4 * products * kMma, moved});
+    return ctas_ * std::max({kWarps / 4 * code / kIssuedByQuarter,
+                             kWarps / 4 * products * kClocksOfMma, moved});
   }
 
   double memory_microseconds() const {

@@ -74,13 +74,13 @@ struct Step {
   // x 14 x 14 in groups of 32 36.6 us (36 estimated, by joined groups 38.8), 64 x 2048 x 7 x 7 41.5
   // (37; 21.1), 32 x 768 x 14 x 14 23.2 (22; 25.8).
   double clocks(double warps, double stage_bytes_of_all) const {
-    constexpr double kMma = 6.5, kFixed = 60, kIssued = 0.8;
+    constexpr double kFixed = 60;
     const double alone = narrower ? 700 : 340;
     const double products = static_cast<double>(tiles) * units * row_pairs() * columns_taps,
                  loads = static_cast<double>(tiles) * units * column_pairs() + tiles / 2.0,
-                 code = (kFixed + products + 3 * loads) / kIssued,
+                 code = (kFixed + products + 3 * loads) / kIssuedByQuarter,
                  moved = 4 * warps * loads + stage_bytes_of_all / 128;
-    return std::max({warps / 4 * std::max(products * kMma, code), moved, alone});
+    return std::max({warps / 4 * std::max(products * kClocksOfMma, code), moved, alone});
   }
 };
 

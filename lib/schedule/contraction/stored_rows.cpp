@@ -8,8 +8,6 @@
 namespace sinter {
 namespace {
 
-constexpr int kStoredRows = 16;  // of a warp
-
 const KernelPort* pooled_port(const KernelSpec& spec) {
   const PooledPixels& pooled = spec.contraction().pooled;
   return pooled.on() ? &spec.ports[static_cast<std::size_t>(pooled.port)] : nullptr;

@@ -17,8 +17,7 @@
 namespace sinter {
 namespace {
 
-constexpr int kStoredBox = 64;   // columns that TMA stores
-constexpr int kStoredRows = 16;  // with so many rows
+constexpr int kStoredBox = 64;  // columns that TMA stores, with kStoredRows
 constexpr int kPooledTogether = 8;
 
 std::string window_text(const ConvolutionWindow& w) {

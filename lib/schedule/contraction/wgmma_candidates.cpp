@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "plan/kernel_spec.hpp"
+#include "plan/tma_limits.hpp"
 #include "schedule/contraction/wgmma_stages.hpp"
 #include "schedule/contraction/wgmma_tiles.hpp"
 #include "schedule/packing.hpp"
@@ -12,8 +13,8 @@
 namespace sinter {
 namespace {
 
-constexpr int kMostColumns = 256;                           // of a multiplication
-constexpr int kFewestFilterStages = 3, kMostPixels = 1024;  // of one im2col instruction
+constexpr int kMostColumns = 256;  // of a multiplication
+constexpr int kFewestFilterStages = 3;
 constexpr int kMostBlockStages = 4;
 constexpr double kShortRows = 512;  // a side that hardly fills the tiles' rows
 
@@ -72,7 +73,7 @@ bool legal(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   if (p.block > 0 && (t.m != p.block || t.cluster_m > 1)) return false;
   if (p.pools && !stores_as_summed(p, t)) return false;
   if (p.taps > 0 && (t.split > 1 || t.cluster_n > 1 || t.stages < kFewestFilterStages ||
-                     window_pixels(p, t) > kMostPixels))
+                     window_pixels(p, t) > tma::kMostPixels))
     return false;
   // Parts of 64 pixels take turns in shared memory.
   if (p.taps > 0 && t.swap_ab &&

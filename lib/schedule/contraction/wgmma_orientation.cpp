@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "plan/access.hpp"
+#include "plan/tma_limits.hpp"
 #include "schedule/contraction/implicit_gemm.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/stored_rows.hpp"
@@ -13,7 +14,6 @@
 namespace sinter {
 namespace {
 
-constexpr std::int64_t kMostReach = 1024;
 constexpr double kOfWindow = 0.25;  // what pooling leaves of 2 x 2 pixels
 
 std::int64_t depth_of(const KernelSpec& spec) {
@@ -172,7 +172,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
                    static_cast<double>(line * lines - (window.channels + step - 1) / step * step);
     if (resident) {
       p.taps = static_cast<int>(taps);
-      p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), kMostReach));
+      p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), tma::kMostPixels));
       p.planes = planes_of(window);
       for (const WindowAxis& axis : window.axes)
         if (axis.apart) p.frames *= static_cast<int>(axis.taps[0]);
@@ -196,7 +196,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
       p.block = pixels == Pixels::blocks ? kStageLine / p.bytes : 0;
       if (p.block > 0) p.block_lines = static_cast<int>(block_lines(gemm->image));
       p.taps = static_cast<int>(taps);
-      p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), kMostReach));
+      p.reach = static_cast<int>(std::min<std::int64_t>(reach_of(window), tma::kMostPixels));
     }
     if (images && window.taps_of == ConvolutionWindow::Taps::columns)
       p.columns_together = static_cast<int>(window.channels);

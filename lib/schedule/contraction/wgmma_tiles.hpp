@@ -12,6 +12,7 @@ namespace sinter {
 
 inline constexpr int kStageLine = 128;   // bytes of k in a stage
 inline constexpr int kSwizzledRows = 8;  // after which the swizzle repeats
+inline constexpr int kStoredRows = 16;   // of a box in which a warp's results leave by TMA
 inline constexpr int kMostRegisters = 240, kRegistersOfThree = 160;  // of a consumer's thread
 // Of a filter gradient whose pixels stay for all taps: a consumer's, and those of three.
 inline constexpr int kMostTapsEach = 4, kMostTapsOfTile = 3 * kMostTapsEach;
