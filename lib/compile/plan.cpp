@@ -411,7 +411,7 @@ Result<Plan> with_machine_code(const Plan& plan, const std::vector<std::string>&
   }
   auto codes = compile_kernels(requests, options);
   for (std::size_t i = 0; i < codes.size(); ++i) {
-    SINTER_TRY(codes[i]);
+    if (!codes[i]) return with_names(codes[i].errors(), *kernels[i]);
     kernels[i]->machine_code.emplace(requests[i].target, std::move(*codes[i]));
   }
   return Plan{Shared<const PlanData>::make(std::move(data))};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <unordered_map>
+#include <utility>
 
 #include "plan/plan_data.hpp"
 
@@ -70,6 +71,28 @@ std::string canonical_text(std::string_view source, std::span<const std::string>
 
 std::string canonical_text(const PlanKernel& kernel) {
   return canonical_text(kernel.source, kernel.names);
+}
+
+Diagnostics with_names(Diagnostics errors, const PlanKernel& kernel) {
+  if (kernel.names.empty()) return errors;
+  const std::string canonical = canonical_text(kernel);
+  std::unordered_map<std::string_view, std::string_view> names;
+  std::string_view theirs = canonical, own = kernel.source;
+  while (!theirs.empty() && !own.empty()) {
+    const Piece a = take_piece(theirs), b = take_piece(own);
+    if (a.word != b.word) names.try_emplace(a.word, b.word);
+  }
+  for (Diagnostic& d : errors) {
+    std::string text;
+    for (std::string_view seen = d.seen; !seen.empty();) {
+      const Piece piece = take_piece(seen);
+      const auto name = names.find(piece.word);
+      text += piece.before;
+      text += name == names.end() ? piece.word : name->second;
+    }
+    d.seen = std::move(text);
+  }
+  return errors;
 }
 
 std::vector<std::string> names_in_text(std::string_view named, std::string_view unnamed) {

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sinter/base/diagnostic.hpp"
+
 namespace sinter {
 
 struct PlanKernel;
@@ -15,6 +17,9 @@ struct PlanKernel;
 // (emit/spelling.cpp), so that none is such a word.
 std::string canonical_text(std::string_view source, std::span<const std::string> names);
 std::string canonical_text(const PlanKernel& kernel);
+
+// What a compiler says of the kernel's canonical text, with the names of its source.
+Diagnostics with_names(Diagnostics errors, const PlanKernel& kernel);
 
 // The identifiers of `named` that `unnamed` has others for: the same kernel's text without the
 // user's names. Not those that stand for something else, too, at another place. None where the two

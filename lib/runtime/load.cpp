@@ -68,7 +68,7 @@ void compile_units(Units& units, std::string_view target, const PlanOptions& opt
 }
 
 Diagnostics compile_failure(const Unit& unit, std::string_view target) {
-  Diagnostics errors = unit.compiled.errors();
+  Diagnostics errors = with_names(unit.compiled.errors(), *unit.kernel);
   if (errors.front().rule == Rule::compiler_missing)
     errors.push_back({.rule = Rule::plan_target,
                       .attribute = fmt::format("kernel {}", unit.kernel->entry),

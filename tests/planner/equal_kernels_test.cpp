@@ -137,6 +137,30 @@ TEST_CASE("equal kernels are compiled once, and a plan holds their machine code 
   CHECK(text.size() < bytes);
 }
 
+TEST_CASE("what a compiler says of a canonical text names what the kernel's source names") {
+  PlanKernel kernel;
+  kernel.source = "f(up, x, up) + undeclared";
+  kernel.names = {"x", "up"};
+  const std::string seen = "k.cu(1): no n1_ in \"f(n0_, n1_)\", n10_";
+  const Diagnostics errors = with_names({{.rule = Rule::compiler_error, .seen = seen}}, kernel);
+  CHECK(errors.front().seen == "k.cu(1): no x in \"f(up, x)\", n10_");
+  kernel.names.clear();
+  CHECK(with_names({{.seen = seen}}, kernel).front().seen == seen);
+}
+
+TEST_CASE("a kernel that does not compile is reported with the user's names") {
+  if (!can_compile()) return;
+  PlanData data = plan_of(1, true).data();
+  for (PlanKernel& kernel : data.kernels) {
+    kernel.names.push_back("of_mine");
+    kernel.source += "\nint broken = of_mine;\n";
+  }
+  const auto made = Plan(Shared<const PlanData>::make(std::move(data))).with_targets({"sm_90a"});
+  REQUIRE_FALSE(made);
+  CHECK(made.error().rule == Rule::compiler_error);
+  CHECK(made.error().seen.find("of_mine") != std::string::npos);
+}
+
 TEST_CASE("names in a text are the identifiers that differ, but not those with another meaning") {
   using Names = std::vector<std::string>;
   CHECK(names_in_text("int a = b + 1;", "int t0 = t1 + 1;") == Names{"a", "b"});
