@@ -187,6 +187,11 @@ class Attention : KernelStatements {
       for (std::int64_t i = 0; i < count; ++i)
         sums[i] = rounded(DataType::f32, sums[i] + factor * x[i]);
     };
+    // Where no pair is hidden, a row's Stats are -infinity as its scores overflowed: its weights
+    // are zeros like others, which infinite operands make NaN.
+    const bool hides_pairs = a.band.left || a.band.right || a.band.padding || a.length_q >= 0 ||
+                             a.length_kv >= 0 || a.sequences.count > 0 ||
+                             !a.score.statements.empty();
     const BiasGradient bias = bias_gradient_of(spec_);
     const auto put_bias = [&](double x) {
       if (a.dbias < 0) return;
@@ -207,21 +212,23 @@ class Attention : KernelStatements {
           const Interval keys = seen(a, at, AttentionBackwardSpec::m);
           // Without totals Stats are what is taken off, and weights are divided by 1.
           const double largest = of_entry(a.totals() ? a.largest : a.stats, at),
-                       total = a.totals() ? of_entry(a.total, at) : 1,
-                       delta = a.delta < 0 ? 0 : of_entry(a.delta, at);
+                       total = a.totals() ? of_entry(a.total, at) : 1;
           const bool row_seen =
               a.totals() ? total != 0 : largest != -std::numeric_limits<double>::infinity();
+          const double delta = a.delta < 0 || !row_seen ? 0 : of_entry(a.delta, at);
           for (std::int64_t n = keys.first; n < keys.end; ++n) {
             at[A::n] = n;
-            if (!row_seen) put_bias(0);
-            if (!row_seen ||
-                (!a.block_mask.statements.empty() && operand(a.block_mask, at, v) == 0))
+            const bool hidden = !row_seen && hides_pairs;
+            if (hidden) put_bias(0);
+            if (hidden || (!a.block_mask.statements.empty() && operand(a.block_mask, at, v) == 0))
               continue;
             const double sum =
                 rounded(DataType::f32, dot(q.row(at), k.row(at), spec_.extent[A::d]) * a.scale);
             accumulator_[0] = sum;
             const double score = a.score.statements.empty() ? sum : operand(a.score, at, v),
-                         probability = std::exp(score - largest) / total;
+                         probability =
+                             row_seen ? std::exp(score - largest) / total
+                                      : std::exp(score - std::numeric_limits<double>::infinity());
             const auto made = [&](const Body& body, double x) {
               accumulator_[0] = x;
               return body.statements.empty() ? x : operand(body, at, v);
