@@ -19,6 +19,32 @@
 namespace sinter {
 namespace {
 
+// A node that sums of rows alone read (dO O of Delta, where gradients are in the graph, too): their
+// kernel computes it as it loads what this one has stored. Here its result, most often f32, would
+// be written to be read again.
+Refusal left_to_reductions(const FusionState& state, const std::vector<NodeId>& nodes, NodeId n) {
+  const Graph& g = state.graph();
+  std::int64_t apart = 0, here = 0;  // bytes that pass through memory
+  for (TensorId t : state.node(n).outputs) {
+    if (t < 0) continue;
+    const auto& readers = state.consumers(t);
+    const bool summed = !g[t].output && !readers.empty() &&
+                        std::all_of(readers.begin(), readers.end(), [&](NodeId r) {
+                          return state.node(r).op == OpKind::reduction && state.free(r) &&
+                                 count(g[state.node(r).outputs[0]].dim) > 1;
+                        });
+    if (!summed) return {};
+    here += 2 * state.bytes(t);
+  }
+  for (TensorId t : state.node(n).inputs)
+    if (const NodeId p = t >= 0 ? state.producer(t) : -1; p >= 0 && contains(nodes, p)) {
+      const bool stored = leaves(state, t, [&](NodeId r) { return r == n || contains(nodes, r); });
+      apart += state.bytes(t) * (stored ? 1 : 2);
+    }
+  if (here < apart) return {};
+  return "the sum that reads it takes it, which then reads what this kernel stores";
+}
+
 class AttentionPattern final : public Pattern {
  public:
   std::string_view name() const override { return "attention"; }
@@ -99,7 +125,9 @@ class AttentionPattern final : public Pattern {
       });
       if (!behind && !beside)
         return {"it is not behind the products", "let what is behind them be all that reads it"};
-      return n.op == OpKind::reduction ? Refusal() : refuse_other_domain(state, other, domain);
+      if (n.op == OpKind::reduction) return {};
+      if (Refusal r = refuse_other_domain(state, other, domain); !r.why.empty()) return r;
+      return left_to_reductions(state, m.nodes, other);
     });
   }
 };
