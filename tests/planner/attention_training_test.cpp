@@ -1,9 +1,12 @@
-// Attention with its gradients in one graph.
+// Attention with its gradients in one graph, and gradients whose biases have lines of an odd number
+// of keys.
 #include <algorithm>
 
 #include "planned.hpp"
+#include "schedule/attention/backward.hpp"
 #include "sinter/sinter.hpp"
 #include "support/catch.hpp"
+#include "target/device_model.hpp"
 
 namespace sinter::test::training {
 namespace {
@@ -27,6 +30,28 @@ Partition with_forward(bool again) {
   return for_sm_90a(*g);
 }
 
+// What the kernel of gradients of windows with a bias of heads reads of it.
+bool reads_boxes(std::int64_t entries, std::int64_t keys, double softcap = 0) {
+  auto g = Shared<Graph>::make(GraphOptions{.name = "windows", .io = bf16, .intermediate = f32});
+  const Dims dim{entries, 6, keys, 32};
+  const Tensor stats = g->tensor({.name = "stats", .dim = {entries, 6, keys, 1}, .data_type = f32});
+  const auto r = sdpa_backward(input(*g, "q", dim), input(*g, "k", dim), input(*g, "v", dim),
+                               input(*g, "o", dim), input(*g, "do", dim), stats,
+                               {.attn_scale = 0.18, .softcap = softcap},
+                               {.bias = input(*g, "bias", {1, 6, keys, keys})});
+  g->output(r.dq, "dq"), g->output(r.dk, "dk"), g->output(r.dv, "dv");
+  g->output(r.dbias, "dbias");
+  REQUIRE(g->check().empty());
+  for (const KernelSpec& kernel : for_sm_90a(*g).kernels)
+    if (kernel.as_attention_backward()) {
+      const auto plan = plan_attention_backward(kernel, device_model("sm_90a"));
+      REQUIRE(plan);
+      return plan->beside.has_value();
+    }
+  FAIL("no gradients");
+  return false;
+}
+
 }  // namespace
 
 TEST_CASE("Delta of gradients beside forward reads O, which forward stores") {
@@ -39,6 +64,13 @@ TEST_CASE("Delta of gradients beside forward reads O, which forward stores") {
   };
   CHECK(written(false) == 2);  // with Stats
   CHECK(written(true) == 3);
+}
+
+TEST_CASE("biases whose lines TMA does not take are copied where many scores read them") {
+  CHECK(reads_boxes(1024, 49));
+  CHECK(reads_boxes(1024, 49, 20.0));  // the score's gradient reads it, too
+  CHECK(reads_boxes(1024, 64));
+  CHECK_FALSE(reads_boxes(9, 49));  // not worth a kernel
 }
 
 }  // namespace sinter::test::training

@@ -4,6 +4,8 @@
 
 #include "plan/access.hpp"
 #include "planner/rearrange/written_first.hpp"
+#include "planner/spec/domain.hpp"
+#include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 
 namespace sinter {
@@ -28,6 +30,14 @@ std::vector<int> indices_of_copy(const KernelSpec& spec, const KernelPort& p) {
   return indices;
 }
 
+// Microseconds of the kernel that copies them.
+double microseconds_of_copy(const KernelSpec& spec, const KernelPort& p,
+                            const std::vector<int>& indices, const DeviceModel& device) {
+  double bytes = 2 * info(p.type).bytes;
+  for (const int index : indices) bytes *= static_cast<double>(spec.extent[index]);
+  return device.launch_microseconds + bytes / device.memory_bandwidth;
+}
+
 }  // namespace
 
 std::vector<KernelSpec> align_biases(KernelSpec& spec, const DeviceModel& device,
@@ -49,11 +59,9 @@ std::vector<KernelSpec> align_biases(KernelSpec& spec, const DeviceModel& device
     };
     const auto& loads = plan->engine.loads_beside;
     if (s.kind != StatementKind::load || std::any_of(loads.begin(), loads.end(), beside)) continue;
-    const auto indices = indices_of_copy(spec, spec.ports[static_cast<std::size_t>(s.port)]);
-    double bytes = 2 * info(spec.ports[static_cast<std::size_t>(s.port)].type).bytes;
-    for (const int index : indices) bytes *= static_cast<double>(spec.extent[index]);
-    if (indices.empty() ||
-        device.launch_microseconds + bytes / device.memory_bandwidth > kOfScore * scores)
+    const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
+    const auto indices = indices_of_copy(spec, p);
+    if (indices.empty() || microseconds_of_copy(spec, p, indices, device) > kOfScore * scores)
       continue;
     KernelSpec changed = spec;
     Temporaries tried = temporaries;
@@ -66,6 +74,42 @@ std::vector<KernelSpec> align_biases(KernelSpec& spec, const DeviceModel& device
     kernels.push_back(std::move(copy));
   }
   return kernels;
+}
+
+std::optional<KernelSpec> align_bias(KernelSpec& spec, const DeviceModel& device,
+                                     Temporaries& temporaries) {
+  using B = AttentionBackwardSpec;
+  // Microseconds that the box saves of each score (attention.md, biases of gradients).
+  constexpr double kOfScore = 0.8e-6;
+  const auto plan = plan_attention_backward(spec, device);
+  if (!plan || plan->by_warps || plan->wide || plan->beside) return {};
+  const auto scores = static_cast<double>(count(spec.extent, 0, B::d));
+  const std::vector<Statement>& score = spec.attention_backward().score.statements;
+  for (std::size_t i = 0; i < score.size(); ++i) {
+    if (score[i].kind != StatementKind::load) continue;
+    const int port = score[i].port;
+    const KernelPort& p = spec.ports[static_cast<std::size_t>(port)];
+    if (p.access.stride[B::n] != 1 || !p.access.windows.empty() || !p.access.via.empty()) continue;
+    std::vector<int> indices;
+    for (int d = 0; d < B::n; ++d)
+      if (moves_along(p.access, d)) indices.push_back(d);
+    indices.push_back(B::n);
+    if (microseconds_of_copy(spec, p, indices, device) > kOfScore * scores) continue;
+    KernelSpec changed = spec;
+    Temporaries tried = temporaries;
+    B& a = changed.attention_backward();
+    std::vector<Statement*> read_again;  // by the score's gradient
+    for (Statement& s : a.gradient.statements)
+      if (is_load(s) && s.port == port) read_again.push_back(&s);
+    KernelSpec copy = copied_first(changed, a.score, static_cast<int>(i), indices, tried);
+    for (Statement* const s : read_again) s->port = a.score.statements[i].port;
+    drop_unused(changed);
+    const auto with = plan_attention_backward(changed, device);
+    if (!with || !with->beside) continue;
+    spec = std::move(changed), temporaries = std::move(tried);
+    return copy;
+  }
+  return {};
 }
 
 }  // namespace sinter

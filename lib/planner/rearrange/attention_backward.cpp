@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "plan/access.hpp"
+#include "planner/rearrange/aligned_biases.hpp"
 #include "planner/rearrange/index_map.hpp"
 #include "planner/rearrange/written_first.hpp"
 #include "planner/spec/body_copy.hpp"
@@ -112,13 +113,18 @@ void prepare_bias_gradient(KernelSpec& spec, const DeviceModel& device,
     if (shared || leaves_out) before.push_back(zeros(result, extent));
     return;
   }
+  // Lines of keys begin at multiples of 32 bytes, which the eight keys of an addition then fill.
+  constexpr std::int64_t kKeys = 8;
+  Dims lines = extent;
+  if (!indices.empty() && indices.back() == Backward::n)
+    lines.back() = (lines.back() + kKeys - 1) / kKeys * kKeys;
   Access packed;
-  packed.stride = packed_strides(extent);
-  const KernelPort sums = temporaries.add("dbias_sums", DataType::f32, extent, packed);
-  before.push_back(zeros(sums, extent));
+  packed.stride = packed_strides(lines);
+  const KernelPort sums = temporaries.add("dbias_sums", DataType::f32, lines, packed);
+  before.push_back(zeros(sums, lines));
   behind.push_back(conversion(read_back(sums, packed), result, extent));
   port = sums;
-  port.access = packed_in_order(spec.extent.size(), indices, extent);
+  port.access = packed_in_order(spec.extent.size(), indices, lines);
 }
 
 // What dQ's sums are multiplied with, where dQ is just that.
@@ -332,6 +338,8 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const PlanCo
     kernels.push_back(written_first(spec, operand, indices, operand.type, temporaries));
   }
 
+  std::optional<KernelSpec> bias = align_bias(spec, device, temporaries);
+
   std::vector<KernelSpec> behind;
   prepare_bias_gradient(spec, device, kernels, behind, temporaries);
 
@@ -348,6 +356,8 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const PlanCo
                                                   [&] { return choose_parts(spec, device); });
       parts > 1)
     sum_parts(spec, static_cast<int>(parts), behind, temporaries);
+  // Behind the zeros, which the row kernel in front of them may write (write_zeros_beside).
+  if (bias) kernels.push_back(std::move(*bias));
   drop_unused(spec);
   const NodeId node = spec.nodes.front();
   for (std::vector<KernelSpec>* const others : {&kernels, &behind})
