@@ -62,6 +62,16 @@ TEST_CASE("heads of few rows have several CTAs on an SM where that is faster") {
   }
 }
 
+TEST_CASE("windows of few keys have one tile of keys, three CTAs on an SM and no shares") {
+  for (const std::int64_t keys : {49, 64}) {
+    INFO(keys << " keys");
+    const AttentionConfig e = schedule_of({6144, keys, 32, keys});
+    CHECK(e.least_blocks == 3);
+    CHECK(e.tile_k == 64);
+  }
+  CHECK(schedule_of({6144, 48, 32, 48}).least_blocks == 4);
+}
+
 TEST_CASE("warps divide the keys of f8 where each has many tiles") {
   const auto cached = [](std::int64_t count, std::int64_t keys, std::int64_t d = 128,
                          std::int64_t queries = 1) {

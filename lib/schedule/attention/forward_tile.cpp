@@ -173,8 +173,10 @@ Consumers choose_consumers(const KernelSpec& spec, bool plain, bool boxes, bool 
 // on an SM wait beside each other, where there are tiles for all. With bodies fewer. (On an H200,
 // us, one, two, three, four: one consumer, b256 h12, 17 queries and keys, d64 34.2, 24.0, 18.7,
 // 12.3; d32, windows of 64 31.5, 21.7, -, 18.8, with a bias of pairs and a mask 26.6, 19.8, 19.3,
-// 21.9; of 49, whose rows TMA does not take, 44.0, 27.9, 23.7, 38.3. Two consumers: b256 h8 s100
-// d48 34.7 and 29.7; b8 h10, 4096 queries, 77 keys, d64 with a mask of keys 62.3 and 41.8.)
+// 21.9; of 49, whose rows TMA does not take, 44.0, 27.9, 23.7, 38.3. Four have tiles of 48 keys: of
+// 49 to 64 keys three, which have one tile of these, are faster: b1024 h6, d32, windows of 49 30.4
+// and 25.4, of 64 33.6 and 27.1. Two consumers: b256 h8 s100 d48 34.7 and 29.7; b8 h10, 4096
+// queries, 77 keys, d64 with a mask of keys 62.3 and 41.8.)
 std::vector<Consumers> beside_each_other(const KernelSpec& spec, bool plain,
                                          const DeviceModel& device) {
   const AttentionSpec& a = spec.attention();
@@ -187,9 +189,11 @@ std::vector<Consumers> beside_each_other(const KernelSpec& spec, bool plain,
            std::ceil(static_cast<double>(rows) / (kConsumerRows * c.count));
   };
   std::vector<Consumers> some;
+  constexpr std::int64_t kOfFour = 48, kOfThree = 64;  // the most keys of a tile
+  const std::int64_t keys = spec.extent[AttentionSpec::n];
   if (rows > kConsumerRows)
     some = {{2, 104, 24, 128, 1, 2}};
-  else if (plain)
+  else if (plain && (keys <= kOfFour || keys > kOfThree))
     some = {kFourBlocks, kThreeBlocks, kTwoBlocks};
   else
     some = {kThreeBlocks, kTwoBlocks};
