@@ -8,6 +8,7 @@ directions("depthwise_two_rows_f32", [5, 40, 13, 27], [40, 1, 7, 7], pre=[3, 3],
 directions("depthwise_two_rows_f8", [3, 48, 13, 14], [48, 1, 7, 7], pre=[3, 3], groups=48, which="fd", results="f8e4m3")
 # A thread block's walk goes on from one image to the next.
 directions("depthwise_images_7x7", [13, 32, 9, 27], [32, 1, 7, 7], pre=[3, 3], groups=32, which="fd", infinite=97)
+directions("depthwise_images_of_7_tiles", [5, 32, 10, 51], [32, 1, 7, 7], pre=[3, 3], groups=32, which="fd", infinite=97)
 directions("depthwise_images_5x5", [17, 32, 6, 30], [32, 1, 5, 5], pre=[2, 2], groups=32, which="fd")
 directions("depthwise_images_of_3_rows", [17, 32, 3, 30], [32, 1, 7, 5], pre=[3, 2], groups=32, which="fd")
 directions("depthwise_images_dilated", [17, 32, 7, 30], [32, 1, 3, 3], pre=[2, 2], dilation=[2, 2], groups=32, which="fd")

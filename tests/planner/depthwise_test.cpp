@@ -290,8 +290,7 @@ TEST_CASE("filter gradients of large depthwise convolutions run on tensor cores 
   CHECK(engines(*first.g) == Engines{"pointwise", "pointwise", "depthwise", "rowwise"});
 }
 
-// A row of each plane with the zeros in front of it, and a row of its results; where rows are wider
-// than a block's tiles, all pixels that these see.
+// A row of each plane with the zeros in front of it, and a row of its results.
 TEST_CASE("boxes of depthwise convolutions on tensor cores have few lines") {
   const auto box = [](const Dims& x, std::int64_t filter, int lines, int results, int planes) {
     const auto k = depthwise_schedule(bf16, x, filter, 1, false, true);
@@ -307,6 +306,7 @@ TEST_CASE("boxes of depthwise convolutions on tensor cores have few lines") {
   box({64, 768, 14, 14}, 7, 20, 14, 8);
   box({64, 768, 7, 7}, 7, 12, 8, 16);
   box({64, 672, 14, 14}, 5, 20, 14, 8);
+  box({64, 96, 56, 56}, 7, 60, 56, 2);
 }
 
 TEST_CASE("depthwise convolutions of small filters take pixels from boxes on sm_90a") {

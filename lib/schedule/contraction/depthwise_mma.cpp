@@ -23,6 +23,7 @@ constexpr int kResultRows = 4;       // in shared memory, boxed
 constexpr int kOtherThreads = 128;   // threads that load and store, boxed
 constexpr int kMostRegisters = 240;  // of a thread, of 255
 constexpr double kPrologue = 5e3;    // clocks of a thread block's beginning, boxed
+constexpr double kBoxLine = 2.1;     // clocks of a line of a box, loaded or stored
 constexpr double kAgain = 0.15;      // of memory's time, for an image that is read once more
 // Without TMA each step waits for its loads and a barrier. (5 x 5 of stride 2 on an H200, us: 128 x
 // 72 x 56 x 56 41.0 where 27.4 were estimated, pixels by TMA on CUDA cores 27.4; 32 x 336 x 48 x
@@ -159,16 +160,22 @@ struct Bands {
   }
 
   // Clocks in which an SM with `ctas` thread blocks makes a step of each. Instructions, roughly,
-  // estimated and not measured; a warp's multiplications hide behind other warps' instructions.
-  double clocks(double ctas, int width, int cost) const {
+  // estimated and not measured; a warp's multiplications hide behind other warps' instructions. Not
+  // less than TMA takes for the lines of boxes, of which each row of results has `leaving`. (64 x
+  // 96 x 56 x 56, 7 x 7 on an H200 in tiles of 16 planes, 448 lines a step, 36.3 us; in tiles side
+  // by side of two planes, 232 lines, 25.8. A line alone takes three clocks, but so counted 256 x
+  // 960 x 7 x 7, 3 x 3 would leave these boxes, which are faster.)
+  double clocks(double ctas, int width, int cost, int leaving) const {
     constexpr double kCopy = 6, kFixed = 40, kPack = 20, kResult = 3, kMma = 6, kBarrier = 150,
                      kIssued = 0.9;
     const double code = (boxed ? 0 : kCopy * copies() * advance) +
                         chunks * (advance * (8 + 4.0 * each) + each * taps) + 8 +
                         4.0 * each / width * (kPack + (kResult + cost) * width) + kFixed,
                  issued = code / kIssued, multiplied = kMma * each * taps * chunks;
-    return ctas * lanes / 4 * std::max(issued, multiplied) + std::min(issued, multiplied) +
-           kBarrier;
+    const double lines = boxed ? kBoxLine * planes() * (pixels + leaving * result_pixels) : 0;
+    return std::max(
+        ctas * lanes / 4 * std::max(issued, multiplied) + std::min(issued, multiplied) + kBarrier,
+        ctas * lines);
   }
 };
 
@@ -331,7 +338,8 @@ class DepthwiseMmaSearch {
     const Rounds rounds(grid, s.ctas, sms());
     const double begun = b.boxed ? kPrologue * (rounds.full + (rounds.left > 0) - 1) : 0,
                  all = rounds.clocks([&](double n) {
-                   return steps * b.clocks(n, e_.packing.width, cost_);
+                   return steps * b.clocks(n, e_.packing.width, cost_,
+                                           1 + static_cast<int>(beside_.size()));
                  }) + begun;
     return (b.boxed ? 1 : kUnboxed) * overlapped(waited(b, s), all / device_.clock);
   }
