@@ -1,5 +1,6 @@
 """Convolutions of few channels in eights, and volumes in groups."""
-from corpus_convolution import directions
+from corpus_convolution import directions, image
+from corpus_graph import Graph
 
 # Few channels whose runs begin at pieces of 16 bytes, one to eight apart: ldmatrix reads them.
 for channels, filters, step in (8, 16, 1), (16, 16, 1), (24, 12, 1), (24, 24, 1), (32, 32, 1), (16, 32, 2), (8, 48, 3):
@@ -10,6 +11,38 @@ directions("narrow_image_gradient", [2, 16, 19, 42], [32, 16, 3, 3], pre=[1, 1],
 directions("narrow_image_gradient_f16", [2, 24, 11, 40], [8, 24, 2, 4], pre=[0, 2], post=[1, 0], io="f16", which="d")
 directions("narrow_image_infinite", [2, 16, 20, 40], [32, 16, 3, 3], pre=[1, 1], which="f", infinite=331)
 directions("narrow_image_gradient_infinite", [2, 16, 20, 40], [16, 16, 3, 3], pre=[1, 1], which="d", infinite=331)
+
+
+def pixels_beside():
+    """What differs from pixel to pixel beside the sums: residuals behind scale and bias, of parts of 64 filters,
+    two of them, of strides; and a relu's gradient."""
+    for name, x, filters, step, io, residuals in [
+            ("residual", [2, 16, 19, 42], 16, 1, "bf16", 1), ("residual_40_filters", [2, 16, 19, 43], 40, 1, "f16", 1),
+            ("residual_128_filters", [2, 32, 20, 40], 128, 1, "bf16", 1), ("two_residuals", [2, 8, 19, 42], 96, 2, "bf16", 2),
+            ("two_residuals_24_filters", [3, 24, 9, 36], 24, 1, "bf16", 2)]:
+        g = Graph("convolution_narrow_image_" + name, io)
+        image(g, "x", x)
+        image(g, "w", [filters, x[1], 3, 3])
+        g.conv("x", "w", "c", pre_padding=[1, 1], post_padding=[1, 1], stride=[step, step])
+        g.pointwise("mul", "scaled", "c", g.tensor("scale", [1, filters, 1, 1]))
+        sums = g.pointwise("add", "biased", "scaled", g.tensor("bias", [1, filters, 1, 1]))
+        dim = [x[0], filters, (x[2] - 1) // step + 1, (x[3] - 1) // step + 1]
+        for i in range(residuals):
+            image(g, f"residual_{i}", dim)
+            sums = g.pointwise("add", f"sum_{i}", sums, f"residual_{i}")
+        image(g, "y", dim, output=True)
+        g.pointwise("relu_fwd", "y", sums)
+    g = Graph("convolution_narrow_image_relu_gradient", "bf16")
+    image(g, "dy", [2, 32, 19, 42])
+    image(g, "w", [32, 16, 3, 3])
+    image(g, "x", [2, 16, 19, 42])
+    g.tensor("dx", [2, 16, 19, 42])
+    g.node("conv_dgrad", {"DY": "dy", "W": "w"}, {"DX": "dx"}, pre_padding=[1, 1], post_padding=[1, 1])
+    image(g, "dz", [2, 16, 19, 42], output=True)
+    g.pointwise("relu_bwd", "dz", "dx", "x")
+
+
+pixels_beside()
 # Filter gradients of as many filters: one narrow group; of rows that are whole lines of joined pixels, and others. With
 # SINTER_DEPTHWISE=mma, and the last one, whose parts are parts of an image, without.
 for channels, width in (8, 48), (16, 76), (16, 41):

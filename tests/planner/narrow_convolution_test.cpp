@@ -1,6 +1,7 @@
 // Which engines convolutions of few channels in eights get, and volumes in groups. Values are
 // checked on small shapes: corpus graphs convolution_narrow_image_* and convolution_3d_*_groups*.
 #include <cstdlib>
+#include <string>
 
 #include "planner/images.hpp"
 
@@ -29,6 +30,29 @@ TEST_CASE("pixels of 8 to 32 channels are read as they lie, in both directions")
   CHECK(reads(false, 16, 32, 2));
   CHECK_FALSE(reads(true, 16, 32, 2));  // whose phases have taps of their own
   CHECK_FALSE(reads(false, 32, 64, 1));
+}
+
+// A residual beside scale and bias, and a relu's gradient. Results that are stored one by one have
+// no room for them.
+TEST_CASE("pixels of few channels are read as they lie beside tensors of the results' shape") {
+  const auto reads = [](std::int64_t channels, std::int64_t filters, int residuals) {
+    Images i;
+    const Dims x{64, channels, 112, 112}, w{filters, channels, 3, 3}, y{64, filters, 112, 112};
+    auto z = conv_fprop(i.input("x", x), i.input("w", w), padded(1));
+    z = z * i.input("scale", {1, filters, 1, 1}) + i.input("bias", {1, filters, 1, 1});
+    for (int n = 0; n < residuals; ++n)
+      z = z + i.input(("residual " + std::to_string(n)).c_str(), y);
+    i.output(relu(z), "y", y);
+    const auto kernels = planned(*i.g).kernels;
+    return kernels.size() == 1 &&
+           schedule_kernel(kernels.front(), device_model("sm_90a"), {}).image_rows();
+  };
+  CHECK(reads(16, 16, 1));
+  CHECK(reads(32, 32, 1));
+  CHECK(reads(24, 24, 2));
+  CHECK(reads(3, 64, 1));
+  CHECK_FALSE(reads(8, 12, 1));
+  CHECK_FALSE(reads(16, 16, 3));
 }
 
 TEST_CASE("filters of all of 8 or 16 channels have their gradients as one narrow group") {

@@ -285,15 +285,64 @@ SINTER_DEVICE void take_group(unsigned stage, Fragments& a) {
     }
 }
 
+// Columns of a block that a warp's rows leave by: all of them, or those that there are.
+template <class Config>
+constexpr int columns_stored() {
+  using S = ImageRowsShape<Config>;
+  return S::tiles > 1 ? S::columns : S::filters;
+}
+template <class Config, class Element>
+using PixelPieces = RowPieces<Element, false,
+                              columns_stored<Config>() <= 16   ? 16
+                              : columns_stored<Config>() <= 32 ? 32
+                                                               : 64>;
+
+// What the epilogue reads that differs from pixel to pixel, of the warp's 16 results, loaded while
+// these are multiplied.
+template <class Config, class Body>
+struct PixelSources {
+  static constexpr int count = Body::sources;
+  using Pieces = PixelPieces<Config, const typename Body::Stored>;
+  static_assert(count <= 2, "a warp has room for two tiles");
+  Pieces at[count + 1];
+  bool exists[Pieces::own];
+
+  // `c`: of the first; `pixels` of them exist.
+  template <class Args, class Coord>
+  SINTER_DEVICE void fetch(const Args& args, const Coord& c, int pixels) {
+    if constexpr (count > 0) {
+      using P = Problem<Config>;
+      using S = ImageRowsShape<Config>;
+#pragma unroll
+      for (int i = 0; i < Pieces::own; ++i) {
+        Coord of = c;
+        of.at[S::x] += Pieces::row(i);
+        P::set_n(of, S::first_column() + Pieces::column());
+        exists[i] = Pieces::row(i) < pixels;
+        for_each_number<count>([&]<int s>() { at[s].at[i] = Body::source(Int<s>{}, args, of); });
+      }
+      load(0);
+    }
+  }
+  SINTER_DEVICE void load(int part) {
+    for_each_number<count>([&]<int s>() {
+      if (part * 64 + Pieces::column() < columns_stored<Config>()) at[s].load(exists, part * 64);
+    });
+  }
+  SINTER_DEVICE void put(unsigned char* tiles) const {
+    for_each_number<count>([&]<int s>() { at[s].put(tiles + s * StoreTile::bytes); });
+  }
+};
+
 // Sums of a warp's 16 results to memory. `c`: of the first; `count` of them exist.
 template <class Config, class Body, class Args, class Coord, class Sums>
 SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row, int count,
-                                PartColumns<Config, Body>& read_columns, Sums& sums,
+                                PartColumns<Config, Body>& read_columns,
+                                PixelSources<Config, Body>& sources, Sums& sums,
                                 EpilogueTile& epilogue_tile) {
   using P = Problem<Config>;
   using S = ImageRowsShape<Config>;
   using R = typename S::R;
-  static_assert(Body::sources == 0, "nothing is read that differs from row to row");
   const Coord batch{};
   const int first_column = S::first_column();
   if constexpr (RetakesSums<Body>) {
@@ -312,7 +361,7 @@ SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row,
     }
   }
   if constexpr (StoresOddRows<Body>) {  // the warp's pixels are one run of memory
-    static_assert(S::tiles == 1 && S::columns <= 64);
+    static_assert(S::tiles == 1 && S::columns <= 64 && Body::sources == 0);
     PartSums all;
 #pragma unroll
     for (int i = 0; i < Sums::count; ++i) all[i] = sums.at[i];
@@ -324,11 +373,8 @@ SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row,
     if (count > 0) run.store(count < R::pixels ? count : R::pixels);
     return;
   }
-  constexpr int stored = S::tiles > 1 ? S::columns : S::filters;
-  using Result = RowPieces<typename Body::Stored, false,
-                           stored <= 16   ? 16
-                           : stored <= 32 ? 32
-                                          : 64>;
+  constexpr int stored = columns_stored<Config>(), read = Body::sources;
+  using Result = PixelPieces<Config, typename Body::Stored>;
   Result result;
   bool exists[Result::own];
 #pragma unroll
@@ -341,16 +387,22 @@ SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row,
   }
   constexpr int across = (S::columns + 63) / 64;
   for_each_number<across>([&]<int part>() {
-    unsigned char* const tile =
-        reinterpret_cast<unsigned char*>(&epilogue_tile) + part % 2 * StoreTile::bytes;
-    if (part > 1) __syncwarp();  // the tile that was here has been read
+    unsigned char* const tile = reinterpret_cast<unsigned char*>(&epilogue_tile) +
+                                (read > 0 ? 0 : part % 2) * StoreTile::bytes;
+    if (part > (read > 0 ? 0 : 1)) __syncwarp();  // the tile that was here has been read
+    if constexpr (read > 0) {
+      sources.put(tile);
+      if (part + 1 < across) sources.load(part + 1);
+      __syncwarp();
+    }
     PartSums of_part;
 #pragma unroll
     for (int i = 0; i < 32; ++i)
       if (part * 32 + i < Sums::count) of_part[i] = sums.at[part * 32 + i];
-    put_results<Config, Body>(args, batch, first_row, first_column + part * 64,
-                              first_column + (part + 1 < across ? (part + 1) * 64 : 0),
-                              S::columns - part * 64, read_columns, of_part, hopper::address(tile));
+    put_results<Config, Body, read>(args, batch, first_row, first_column + part * 64,
+                                    first_column + (part + 1 < across ? (part + 1) * 64 : 0),
+                                    S::columns - part * 64, read_columns, of_part,
+                                    hopper::address(tile));
     __syncwarp();
     if (part * 64 + Result::column() < stored) {
       result.get(tile);
@@ -407,10 +459,12 @@ SINTER_DEVICE void run_image_rows(const Args& args) {
     place.at[S::y] = walk.row();
     PartColumns<Config, Body> columns;
     columns.fetch(args, typename P::Coord{}, S::first_column());
+    const int x = static_cast<int>(place.at[S::x]);
+    PixelSources<Config, Body> sources;
+    sources.fetch(args, place, S::width() - x);
     wgmma::wait<0>(sums, a);
-    store_pixels<Config, Body>(
-        args, place, (row_of_image + walk.row()) * S::width() + static_cast<int>(place.at[S::x]),
-        S::width() - static_cast<int>(place.at[S::x]), columns, sums, epilogue_tile);
+    store_pixels<Config, Body>(args, place, (row_of_image + walk.row()) * S::width() + x,
+                               S::width() - x, columns, sources, sums, epilogue_tile);
   }
   wait_for_copies();
 }

@@ -253,7 +253,7 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
   e.threads = 32 * kWarps;
   e.packing = choose_packing(spec, c.first_n(), 8);
   store_as_summed(spec, e, {.rows_exist = false});
-  if (e.stored_rows < 0 || !e.row_sources.empty()) return {};
+  if (e.stored_rows < 0) return {};
   if (odd) {
     if (!leaves_in_runs(spec, e)) return {};
     e.stored_together = 1;
