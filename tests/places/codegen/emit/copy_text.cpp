@@ -19,7 +19,7 @@ class CopyText : public EngineText {
     out.close("}");
     out.close("};");
   }
-  std::string call() const override { return "sinter::copy::run<Config, Body>(args);"; }
+  std::string call() const override { return "sinter::copying::run<Config, Body>(args);"; }
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include "sinter/device/core/math.cuh"
 #include "sinter/device/core/pack.cuh"
 
-namespace sinter::copy {
+namespace sinter::copying {
 
 template <class Config, class Body, class Args>
 SINTER_DEVICE void run(const Args& args) {
@@ -18,4 +18,4 @@ SINTER_DEVICE void run(const Args& args) {
   Body::element(args, c);
 }
 
-}  // namespace sinter::copy
+}  // namespace sinter::copying
