@@ -247,7 +247,7 @@ class ContractionPattern final : public Pattern {
     };
     EndsBefore ends(*this, state, product, source);
     if (Refusal r = collect_prologue(state, kernel, ends, source, nodes); !r.why.empty())
-      return refuse(source, {"as a prologue: " + r.why, std::move(r.fix)});
+      return refuse(source, {"as a prologue: " + std::string(r.why.text()), std::move(r.fix)});
     if (!loads_whole(state, nodes, state.graph()[source].dim))
       return refuse(source,
                     {"as a prologue: nothing of its size is loaded",

@@ -14,14 +14,13 @@ bool reads(const FusionState& state, NodeId n, TensorId t) {
   return std::find(inputs.begin(), inputs.end(), t) != inputs.end();
 }
 
-// Distinct tensors in memory that these nodes of a kernel reach, not counting what others `inside`
-// reach; every part of a concatenation counts.
+// Appends the tensors in memory that a node of a kernel reaches, not counting what others `inside`
+// reach, nor parts of a concatenation.
 template <class Inside>
-int tensors_reached(const FusionState& state, std::span<const NodeId> nodes, const Inside& inside) {
-  std::vector<TensorId> reached;
-  std::size_t joined = 0;
-  const auto read = [&](const auto& self, NodeId n) -> void {
-    for (TensorId t : state.operands(n)) {
+void add_reached(const FusionState& state, NodeId n, const Inside& inside,
+                 std::vector<TensorId>& reached) {
+  const auto read = [&](const auto& self, NodeId reader) -> void {
+    for (TensorId t : state.operands(reader)) {
       if (t < 0 || state.graph()[t].has_value) continue;
       const NodeId p = state.producer(t);
       if (p >= 0 && state.recomputed(p))
@@ -30,17 +29,17 @@ int tensors_reached(const FusionState& state, std::span<const NodeId> nodes, con
         reached.push_back(t);
     }
   };
-  for (NodeId n : nodes) {
-    const auto& parts = state.storage().parts(n);
-    joined += parts.size();
-    if (parts.empty()) read(read, n);
-    for (TensorId t : state.node(n).outputs)
-      if (t >= 0 && leaves(state, t, inside)) reached.push_back(t);
-  }
-  std::sort(reached.begin(), reached.end());
-  reached.erase(std::unique(reached.begin(), reached.end()), reached.end());
-  return static_cast<int>(reached.size() + joined);
+  if (state.storage().parts(n).empty()) read(read, n);
+  for (TensorId t : state.node(n).outputs)
+    if (t >= 0 && leaves(state, t, inside)) reached.push_back(t);
 }
+
+void sort_unique(std::vector<TensorId>& tensors) {
+  std::sort(tensors.begin(), tensors.end());
+  tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
+}
+
+constexpr const char* kUnsaid = "not said";  // the reason that nobody reads
 
 // Seed and Offset of rng are raw integers, which no body value is. Parts of a concatenation run
 // over domains of their own.
@@ -55,7 +54,12 @@ class GrowingKernel {
       : state_(state), nodes_(nodes), joined_(state, nodes) {
     for (NodeId n : nodes)
       if (takes_no_values(state.node(n).op)) from_memory_.push_back(n);
-    most_reached_ = tensors_reached_with(-1, nodes);
+    for (NodeId n : nodes) {
+      add_reached(
+          state, n, [&](NodeId other) { return contains(other); }, reached_);
+      parts_ += state.storage().parts(n).size();
+    }
+    sort_unique(reached_);
   }
 
   bool contains(NodeId n) const { return joined_.contains(n); }
@@ -63,6 +67,7 @@ class GrowingKernel {
   Refusal join(NodeId extra, bool& full) {
     if (static_cast<int>(nodes_.size()) >= kMaxKernelNodes) {
       full = true;
+      if (!state_.says_why()) return kUnsaid;
       return "the kernel already has " + std::to_string(kMaxKernelNodes) + " nodes";
     }
     for (TensorId t : state_.node(extra).outputs)
@@ -77,33 +82,53 @@ class GrowingKernel {
           return "it reads its operand from memory";
     if (state_.makes_cycle(joined_, extra))
       return "a kernel between them needs the result of one and feeds the other";
-    // What was reached before may be less now, but nothing else is added: counted again only where
-    // that is too much.
-    int reached = most_reached_ + tensors_reached_with(extra, {&extra, 1});
-    nodes_.push_back(extra);
-    if (reached > kMaxKernelTensors) reached = tensors_reached_with(extra, nodes_);
-    if (reached > kMaxKernelTensors) {
-      nodes_.pop_back();
+    const std::size_t parts = parts_ + state_.storage().parts(extra).size();
+    reach_with(extra);
+    if (reached_with_.size() + parts > static_cast<std::size_t>(kMaxKernelTensors)) {
       full = true;
+      if (!state_.says_why()) return kUnsaid;
       return {"the kernel would reach more than " + std::to_string(kMaxKernelTensors) + " tensors",
               "pack small operands into one tensor and slice it"};
     }
-    most_reached_ = reached;
+    nodes_.push_back(extra);
+    std::swap(reached_, reached_with_);
+    parts_ = parts;
     joined_.add(extra);
     if (from_memory) from_memory_.push_back(extra);
     return {};
   }
 
  private:
-  int tensors_reached_with(NodeId extra, std::span<const NodeId> nodes) const {
-    return tensors_reached(state_, nodes, [&](NodeId n) { return n == extra || contains(n); });
+  // What the kernel would reach with one more node: what that reaches, and what was reached before,
+  // apart from what it makes, and from what it alone still had to read.
+  void reach_with(NodeId extra) {
+    const auto inside = [&](NodeId n) { return n == extra || contains(n); };
+    const auto& operands = state_.operands(extra);
+    const auto no_longer = [&](TensorId t) {
+      const NodeId p = state_.producer(t);
+      return p == extra || (p >= 0 && contains(p) &&
+                            std::find(operands.begin(), operands.end(), t) != operands.end() &&
+                            !leaves(state_, t, inside));
+    };
+    own_.clear();
+    add_reached(state_, extra, inside, own_);
+    sort_unique(own_);
+    still_.clear();
+    for (TensorId t : reached_)
+      if (!no_longer(t)) still_.push_back(t);
+    reached_with_.clear();
+    std::ranges::set_union(still_, own_, std::back_inserter(reached_with_));
   }
 
   const FusionState& state_;
   std::vector<NodeId>& nodes_;
   JoinedNodes joined_;
   std::vector<NodeId> from_memory_;  // those that take no values
-  int most_reached_;                 // tensors that the kernel reaches, at most
+  // Distinct tensors in memory that the kernel reaches, and would with one more node; every part of
+  // a concatenation counts besides.
+  std::vector<TensorId> reached_, reached_with_;
+  std::vector<TensorId> own_, still_;  // of reach_with()
+  std::size_t parts_ = 0;
 };
 
 // Of the readers of one tensor, so many may be refused before the others are not asked any more.
@@ -131,7 +156,7 @@ bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
     bool grown = false;
     int refusals = 0;
     if (!asked.insert(t).second) return false;
-    for (NodeId c : state.consumers(t)) {
+    for (NodeId c : state.open_consumers(t)) {
       grown |= consider(c, t, refusals);
       if (refusals == kMostRefused) break;
     }
@@ -171,10 +196,22 @@ static bool broadcasts(const Dims& d, const Dims& domain) {
   return fits;
 }
 
+// Of which there is one for each kind of operation.
+static const char* not_elementwise(OpKind op) {
+  static const std::vector<std::string> reasons = [] {
+    std::vector<std::string> made;
+    for (int i = 0; i < static_cast<int>(OpKind::last_); ++i)
+      made.push_back(std::string(name(static_cast<OpKind>(i))) +
+                     " is not computed element by element");
+    return made;
+  }();
+  return reasons[static_cast<std::size_t>(op)].c_str();
+}
+
 Refusal refuse_other_domain(const FusionState& state, NodeId n, const Dims& domain) {
   if (runs_over(state, n, domain)) return {};
-  if (!is_elementwise(state, n))
-    return std::string(name(state.node(n).op)) + " is not computed element by element";
+  if (!state.says_why()) return kUnsaid;
+  if (!is_elementwise(state, n)) return not_elementwise(state.node(n).op);
   const Dims d = without_leading_ones(state.graph()[state.node(n).outputs[0]].dim);
   const std::string why = "it runs over " + to_string(d) + ", the kernel over " + to_string(domain);
   if (count(d) == count(domain))
@@ -201,6 +238,7 @@ Refusal left_to_product(const FusionState& state, NodeId n) {
       return t < 0 || t == sums || state.producer(state.storage()[t].root) < product;
     });
     if (!ready || !epilogue_refuses(state, product, n).empty()) continue;
+    if (!state.says_why()) return kUnsaid;
     return "the kernel of " + g.label(state.node(product)) +
            " takes it, which then stores less than its sums";
   }

@@ -28,6 +28,7 @@ class PointwisePattern final : public Pattern {
     Match m{{anchor}, anchor, 0};
     m.full = grow(state, m.nodes, {name(), count(domain), explain}, [&](NodeId n) -> Refusal {
       if (is_contraction(state.node(n).op)) return refuse_product();
+      if (!is_elementwise(state, n)) return refuse_other_domain(state, n, domain);
       // A gather's indices are those of its own dims, leading ones included.
       if (reads_from_memory(state.node(n).op) &&
           state.graph()[state.node(n).outputs[0]].dim !=

@@ -33,6 +33,7 @@ class Proposals {
         std::all_of(k.looked_at.begin(), k.looked_at.end(), same))
       return k.match;
     state_.start_looking();
+    state_.say_why(explain);
     const Pattern& own = pattern_of(state_, anchor);  // which looks at nodes, too
     k.pattern = p ? p : &own;
     k.match = k.pattern->propose(state_, anchor, explain);

@@ -28,6 +28,7 @@ FusionState::FusionState(const Graph& graph, const Storage& storage, bool recomp
       regions_(regions),
       overwritten_(std::move(overwritten)),
       region_(graph.nodes().size(), -1),
+      last_refusal_(graph.nodes().size(), nullptr),
       pool_(graph.nodes().size()),
       seen_(graph.nodes().size()) {
   for (std::size_t r = 0; r < regions.size(); ++r)
@@ -59,6 +60,17 @@ void FusionState::find_consumers() {
     }
   }
   for (auto& c : consumers_) std::reverse(c.begin(), c.end());
+  open_consumers_ = consumers_;
+  taken_consumers_.assign(consumers_.size(), 0);
+}
+
+// One more consumer is taken. Once that is half of them, all such go.
+void FusionState::drop_taken_consumers(TensorId t) {
+  auto& open = open_consumers_[static_cast<std::size_t>(t)];
+  auto& taken = taken_consumers_[static_cast<std::size_t>(t)];
+  if (2 * ++taken < open.size()) return;
+  std::erase_if(open, [&](NodeId n) { return group(n) >= 0; });
+  taken = 0;
 }
 
 const Region* FusionState::region_of(NodeId n) const {
@@ -300,6 +312,9 @@ int FusionState::take(std::vector<NodeId> nodes) {
     last = std::max(last, latest_[static_cast<std::size_t>(n)]);
   }
   for (NodeId n : nodes) raise(n, last);
+  for (NodeId n : nodes)
+    for (TensorId t : operands(n))
+      if (t >= 0) drop_taken_consumers(t);
   return id;
 }
 
@@ -369,7 +384,8 @@ bool FusionState::makes_cycle(const JoinedNodes& nodes, NodeId extra) const {
   MarkPool::Borrowed seen = marks(), seen_kernels = marks();
   const NodeId first = std::min(nodes.first(), extra);
   const auto inside = [&](NodeId n) { return n == extra || nodes.contains(n); };
-  std::vector<NodeId> work;
+  std::vector<NodeId>& work = to_visit_;
+  work.clear();
   const auto visit = [&](NodeId p) {
     // What runs before `p` has smaller numbers than all that is inside.
     look_at(p);
@@ -409,11 +425,13 @@ bool FusionState::needed_outside(TensorId t, const std::vector<NodeId>& nodes) c
 
 void FusionState::cut(std::string_view pattern, NodeId kernel, NodeId n, TensorId t,
                       const Refusal& refusal) {
-  const Refused what{n, t, reasons_(refusal.why)};
-  Refusals& before = refusals_[what];
+  const Refused what{n, t, reasons_(refusal.why.text())};
+  auto*& last = last_refusal_[static_cast<std::size_t>(n)];
+  if (!last || last->first != what) last = &*refusals_.try_emplace(what).first;
+  Refusals& before = last->second;
   if (before.last_kernel == kernel || before.kernels == kMostRefusals) return;
   before = {kernel, before.kernels + 1};
-  cuts_.push_back({pattern, kernel, what, fixes_(refusal.fix)});
+  cuts_.push_back({pattern, kernel, what, fixes_(refusal.fix.text())});
 }
 
 std::vector<PlanCut> FusionState::cuts() const {

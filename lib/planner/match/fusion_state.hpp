@@ -19,14 +19,28 @@ namespace sinter {
 
 class JoinedNodes;
 
+// A text that most often is a constant, which is not copied then.
+class Reason {
+ public:
+  Reason() = default;
+  Reason(const char* constant) : constant_(constant) {}
+  Reason(std::string made) : made_(std::move(made)) {}
+  std::string_view text() const { return made_.empty() ? constant_ : made_; }
+  bool empty() const { return text().empty(); }
+
+ private:
+  std::string_view constant_;
+  std::string made_;
+};
+
 // Why a node does not join a kernel. Empty: it does.
 struct Refusal {
   Refusal() = default;
-  Refusal(std::string reason, std::string remedy = {})
+  Refusal(std::string reason, Reason remedy = {})
       : why(std::move(reason)), fix(std::move(remedy)) {}
-  Refusal(const char* reason, std::string remedy = {}) : why(reason), fix(std::move(remedy)) {}
-  std::string why;
-  std::string fix;  // the change of the graph that would let it join, where one is known
+  Refusal(const char* reason, Reason remedy = {}) : why(reason), fix(std::move(remedy)) {}
+  Reason why;
+  Reason fix;  // the change of the graph that would let it join, where one is known
 };
 
 // Whether an operation takes about as long as an addition, or less.
@@ -56,6 +70,10 @@ class FusionState {
   NodeId producer(TensorId t) const { return graph_[t].producer; }
   const std::vector<NodeId>& consumers(TensorId t) const {
     return consumers_[static_cast<std::size_t>(t)];
+  }
+  // Those, but for most of the ones that a kernel has taken: what is asked again for each kernel.
+  const std::vector<NodeId>& open_consumers(TensorId t) const {
+    return open_consumers_[static_cast<std::size_t>(t)];
   }
   // What a node reads: of its operand, gen_index only takes the dims.
   std::span<const TensorId> operands(NodeId n) const;
@@ -125,6 +143,11 @@ class FusionState {
   // True when a reader outside `nodes` (or the caller) needs the tensor in memory.
   bool needed_outside(TensorId t, const std::vector<NodeId>& nodes) const;
 
+  // Whether refusals need their reason: most are asked for nobody, and take longer to say than to
+  // find.
+  void say_why(bool say) { says_why_ = say; }
+  bool says_why() const { return says_why_; }
+
   // Why `node` did not join the kernel that `kernel` belongs to.
   void cut(std::string_view pattern, NodeId kernel, NodeId node, TensorId tensor,
            const Refusal& refusal);
@@ -150,7 +173,8 @@ class FusionState {
   std::span<const Region> regions_;
   std::vector<TensorId> overwritten_;
   std::vector<int> region_;  // by node; -1: none
-  std::vector<std::vector<NodeId>> consumers_;
+  std::vector<std::vector<NodeId>> consumers_, open_consumers_;
+  std::vector<std::size_t> taken_consumers_;  // of open_consumers_, by tensor
   std::vector<int> group_;
   std::vector<std::vector<NodeId>> groups_;
   struct Cut {
@@ -166,6 +190,7 @@ class FusionState {
     if (looking_ && seen_.insert(n)) looked_at_.push_back(n);
   }
   void find_consumers();
+  void drop_taken_consumers(TensorId t);
   bool only_elementwise(NodeId n) const;
   bool makes_once_a_pack(NodeId reader, TensorId t) const;
   void find_recomputed();
@@ -186,6 +211,8 @@ class FusionState {
     int kernels = 0;
   };
   std::unordered_map<Refused, Refusals, Refused::Hash> refusals_;
+  // By node: what it was refused for last, which it often is again by the next kernel.
+  std::vector<std::pair<const Refused, Refusals>*> last_refusal_;
   // The largest number of a node that runs before this one, or with it, as kernels stand now.
   std::vector<NodeId> latest_;
   std::vector<int> changed_;
@@ -194,9 +221,9 @@ class FusionState {
   std::uint32_t viewer_ = 0;
   mutable MarkPool pool_;
   mutable bool looking_ = false, narrowed_ = false, tail_found_ = false;
-  bool leave_tails_ = false;
+  bool leave_tails_ = false, says_why_ = true;
   mutable NodeMarks seen_;
-  mutable std::vector<NodeId> looked_at_;
+  mutable std::vector<NodeId> looked_at_, to_visit_;  // to_visit_: of makes_cycle()
 };
 
 // The nodes of a kernel that grows, with what is asked for every node that might join.
