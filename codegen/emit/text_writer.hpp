@@ -2,6 +2,7 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -12,7 +13,7 @@ class TextWriter {
   template <class... Args>
   void line(fmt::format_string<Args...> format, Args&&... args) {
     text_.append(static_cast<std::size_t>(2 * depth_), ' ');
-    text_ += fmt::format(format, std::forward<Args>(args)...);
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
     text_ += '\n';
   }
   void blank() { text_ += '\n'; }

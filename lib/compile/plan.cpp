@@ -309,6 +309,8 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
   const auto like_of = of_class ? of_class->like(parts.kernels, context)
                                 : std::vector<PlanClass::Like>(parts.kernels.size());
   std::vector<ScheduledKernel> kernels;
+  kernels.reserve(parts.kernels.size());
+  data.kernels.reserve(parts.kernels.size());
   for (const auto& spec : parts.kernels) {
     report_progress(options, PlanProgress::Stage::planning, kernels.size(), parts.kernels.size());
     const ClassKernel* const like = like_of[kernels.size()].kernel;
