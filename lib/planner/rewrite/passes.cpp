@@ -73,6 +73,11 @@ const PassGroup kGroups[] = {
     {.repeated = kWindows, .once = {}},
 };
 
+bool has_pass(const PassGroup& group, OpKind op) {
+  const auto at = [op](const Pass* p) { return p->at(op); };
+  return std::ranges::any_of(group.repeated, at) || std::ranges::any_of(group.once, at);
+}
+
 bool run_at(MovedViews& views, NodeId n, std::span<const Pass* const> passes) {
   const Node& node = views.g.node(n);
   if (!views.g.live(n) || node.outputs.empty() || node.outputs[0] < 0) return false;
@@ -86,6 +91,9 @@ bool run_at(MovedViews& views, NodeId n, std::span<const Pass* const> passes) {
 std::span<const PassGroup> rewrite_passes() { return kGroups; }
 
 std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group) {
+  const auto& nodes = lowered.graph->nodes();
+  if (std::ranges::none_of(nodes, [&](const Node& n) { return has_pass(group, n.op); }))
+    return std::nullopt;
   MovedViews views(lowered);
   // Every pass moves a movement past a node, upwards to what lies in memory or downwards to a
   // result, or makes what needs no other; views that were made stay (made_here), and the number of

@@ -17,10 +17,8 @@ Rewriter::Rewriter(const Lowered& lowered)
       origin_(lowered.origin),
       regions_(lowered.regions),
       region_(lowered.origin.size(), -1) {
-  for (TensorId t = 0; at(t) < tensors_.size(); ++t) {
+  for (TensorId t = 0; at(t) < tensors_.size(); ++t)
     tensors_[at(t)].data_type = lowered.graph->type(t);
-    names_.insert(tensors_[at(t)].name);
-  }
   for (int r = 0; at(r) < regions_.size(); ++r) {
     for (NodeId n : regions_[at(r)].nodes) region_[at(n)] = r;
     for (TensorId t : regions_[at(r)].inputs)
@@ -145,6 +143,8 @@ DataType Rewriter::partial_type(const Node& n, TensorId y) const {
 
 // A name that no tensor has: `name` or, where it is taken, with the next free number behind it.
 TensorId Rewriter::add_tensor(TensorDesc d, const std::string& name) {
+  if (names_.empty())  // nothing was added yet
+    for (const TensorDesc& t : tensors_) names_.insert(t.name);
   d.name = name;
   if (!names_.insert(name).second)
     for (int& i = last_suffix_.try_emplace(name, 1).first->second;;) {
