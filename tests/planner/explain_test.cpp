@@ -199,13 +199,36 @@ TEST_CASE("parts of a composite have the user's name of it", "[explain]") {
 
 TEST_CASE("--why names the kernels, what is between them, and the reason", "[explain]") {
   const auto p = two_products("bf16");
-  CHECK(explain_why(p.plan, "up", "act") == "up and act are both in kernel 0\n");
+  CHECK(explain_why(p.plan, &*p.graph, "up", "act") == "up and act are both in kernel 0\n");
   for (const auto& [a, b] : {std::pair("up", "down"), std::pair("down", "up")}) {
-    const std::string text = explain_why(p.plan, a, b);
+    const std::string text = explain_why(p.plan, &*p.graph, a, b);
     CHECK(says(text, "between them: h, 8.4 MB"));
     CHECK(says(text, "it reads its operands from memory"));
   }
-  CHECK(kernels_with(p.plan, "no such node").empty());
+  CHECK(kernels_with(p.plan, &*p.graph, "no such node").empty());
+}
+
+TEST_CASE("a node that its readers compute again is named with their kernels", "[explain]") {
+  const auto p = planned(R"({"format": "sinter.graph", "version": 1, "io_data_type": "bf16",
+ "tensors": {"x": {"dim": [2048, 64]}, "row": {"dim": [1, 64]}, "w": {"dim": [64, 64]},
+             "y": {"output": true}, "z": {"output": true}},
+ "nodes": [
+  {"op": "reshape", "name": "seen", "inputs": {"X": "row"}, "outputs": {"Y": "r"}, "dim": [64]},
+  {"op": "pointwise", "mode": "neg", "name": "less", "inputs": {"IN_0": "r"},
+   "outputs": {"OUT_0": "n"}},
+  {"op": "pointwise", "mode": "mul", "name": "scaled", "inputs": {"IN_0": "x", "IN_1": "n"},
+   "outputs": {"OUT_0": "y"}},
+  {"op": "matmul", "name": "down", "inputs": {"A": "y", "B": "w"}, "outputs": {"C": "p"}},
+  {"op": "pointwise", "mode": "add", "name": "biased", "inputs": {"IN_0": "p", "IN_1": "n"},
+   "outputs": {"OUT_0": "z"}}]})");
+  REQUIRE(p.plan.kernels.size() == 2);
+  using Labels = std::vector<std::string>;
+  CHECK(p.plan.kernels[0].nodes == Labels{"scaled"});
+  CHECK(explain(p.plan, &*p.graph).again == std::vector{Labels{"less"}, Labels{"less"}});
+  CHECK(kernels_with(p.plan, &*p.graph, "less") == std::vector{0, 1});
+  CHECK(kernels_with(p.plan, &*p.graph, "seen").empty());
+  CHECK(says(explain_text(p.plan, &*p.graph), "down, biased; computed again here: less"));
+  CHECK(explain_why(p.plan, &*p.graph, "less", "down") == "less and down are both in kernel 1\n");
 }
 
 TEST_CASE("--diff shows kernels that changed and counts the others", "[explain]") {

@@ -164,6 +164,13 @@ class CommandLine(CommandLineCase):
         self.assertNotIn("did you mean", unlike)
         self.assertIn("nodes are up, down", unlike)
         self.sinter("explain", g, "--why", "up", code=2)
+        moved = self.path("moved.json", graph(
+            {"x": {"dim": [4, 6]}, "y": {"output": True}},
+            {"op": "reshape", "name": "seen", "inputs": {"X": "x"}, "outputs": {"Y": "r"}, "dim": [24]},
+            {**pointwise("exp", "unused", "r"), "name": "unused"}, {**pointwise("neg", "y", "r"), "name": "less"}))
+        for node, reason in (("seen", "its readers read what it moves"), ("unused", "no output depends on it")):
+            self.assertIn(f"no kernel computes '{node}': {reason}",
+                          self.sinter("explain", moved, "--why", node, "less", code=2).stderr)
         self.assertIn("unchanged: the kernels of 2 sets", self.sinter("explain", g, "--diff", g).stdout)
         self.assertIn("after   sm_90a: 2 kernels", self.sinter("explain", g, "--diff", "sm_90a").stdout)
         self.assertIn("did you mean 'sm_90'", self.sinter("explain", g, "--diff", "sm_91", code=2).stderr)

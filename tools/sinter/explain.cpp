@@ -76,10 +76,18 @@ Result<int> diff(const ExplainArguments& o, Document& document, const PlanData& 
 }
 
 // Empty where a kernel computes the node.
-std::string unknown_node(const PlanData& plan, const std::string& node) {
-  if (!kernels_with(plan, node).empty()) return {};
-  std::vector<std::string_view> known;
-  for (const auto& k : plan.kernels) known.insert(known.end(), k.nodes.begin(), k.nodes.end());
+std::string unknown_node(const PlanData& plan, const Graph& graph, const std::string& node) {
+  if (!kernels_with(plan, &graph, node).empty()) return {};
+  const auto& nodes = graph.nodes();
+  if (const auto n =
+          std::ranges::find(nodes, node, [&](const Node& of) { return graph.label(of); });
+      n != nodes.end())
+    return fmt::format("--why: no kernel computes '{}': {}", detail::shortened(node, 80),
+                       only_moves(*n) ? "its readers read what it moves where that lies in memory"
+                                      : "no output depends on it");
+  std::vector<std::string> labels;
+  for (const Node& n : nodes) labels.push_back(graph.label(n));
+  const std::vector<std::string_view> known(labels.begin(), labels.end());
   std::string near = suggestion(node, known);
   if (!near.empty()) {
     near += "?";
@@ -93,16 +101,16 @@ std::string unknown_node(const PlanData& plan, const std::string& node) {
                      near.empty() ? "" : "; ", detail::shortened(near, 800));
 }
 
-Result<int> why(const ExplainArguments& o, const PlanData& plan) {
+Result<int> why(const ExplainArguments& o, const PlanData& plan, const Graph& graph) {
   for (const auto& node : o.why)
-    if (const std::string problem = unknown_node(plan, node); !problem.empty()) {
+    if (const std::string problem = unknown_node(plan, graph, node); !problem.empty()) {
       print_error(problem);
       return kBadInput;
     }
   if (o.json)
-    fmt::print("{}", why_json(plan, o.why[0], o.why[1]));
+    fmt::print("{}", why_json(plan, &graph, o.why[0], o.why[1]));
   else
-    print_lines(explain_why(plan, o.why[0], o.why[1]));
+    print_lines(explain_why(plan, &graph, o.why[0], o.why[1]));
   return kOk;
 }
 
@@ -141,7 +149,7 @@ Result<int> explain_document(const ExplainArguments& o) {
   auto made = plan_of(*document, o, architecture);
   SINTER_TRY(made);
   const PlanData& plan = made->data();
-  if (!o.why.empty()) return why(o, plan);
+  if (!o.why.empty()) return why(o, plan, *graph);
   if (!o.other.empty()) return diff(o, *document, plan);
   if (!o.dot.empty()) {
     auto alone = wrote_to_stdout(o.dot, explain_dot(plan));

@@ -38,6 +38,7 @@ Json kernel_json(const PlanData& p, std::size_t i, const Explanation& e,
           {"family", name(k.family)},
           {"engine", engine_of(k)},
           {"nodes", k.nodes},
+          {"computed_again", e.again[i]},
           {"lines", e.lines[i]},
           {"estimated_us", k.microseconds},
           {"measured_us", measured.empty() ? Json() : Json(measured[i])},
@@ -211,8 +212,9 @@ std::string explain_json(const PlanData& p, const Graph* graph, const std::vecto
   return printed(all, indent);
 }
 
-std::string why_json(const PlanData& p, const std::string& a, const std::string& b) {
-  const Apart apart = why_apart(p, a, b);
+std::string why_json(const PlanData& p, const Graph* graph, const std::string& a,
+                     const std::string& b) {
+  const Apart apart = why_apart(p, graph, a, b);
   Json between = Json::array(), cuts = Json::array();
   for (const auto& c : apart.between) between.push_back(crossing_json(c));
   for (const auto& c : apart.cuts) cuts.push_back(cut_json(c));

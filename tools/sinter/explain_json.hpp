@@ -13,7 +13,8 @@ namespace sinter::cli {
 std::string explain_json(const PlanData& plan, const Graph* graph,
                          const std::vector<double>& measured, int indent = 1);
 // The same of --why and of --diff.
-std::string why_json(const PlanData& plan, const std::string& a, const std::string& b);
+std::string why_json(const PlanData& plan, const Graph* graph, const std::string& a,
+                     const std::string& b);
 std::string diff_json(const PlanData& before, const PlanData& after);
 
 }  // namespace sinter::cli

@@ -185,6 +185,7 @@ Explanation explain(const PlanData& p, const Graph* graph) {
   e.device = device.gpu;
   e.launch_microseconds = device.launch_microseconds;
   e.lines.resize(p.kernels.size());
+  e.again.resize(p.kernels.size());
   for (const auto& k : p.kernels) {
     e.microseconds += k.microseconds;
     e.bytes += k.bytes;
@@ -195,6 +196,7 @@ Explanation explain(const PlanData& p, const Graph* graph) {
   if (graph) {
     find_hints(p, uses, *graph, device.memory_bandwidth, e);
     find_lines(p, *graph, e);
+    e.again = computed_again(p, *graph);
   }
   return e;
 }

@@ -39,7 +39,8 @@ struct Explanation {
   std::int64_t bytes = 0;
   std::vector<std::string> lines;  // of each kernel: where its nodes stand, "12" or "12-17"
   std::string file;                // that the lines are of; empty: not known
-  int peak_kernel = -1;            // during which most of the workspace is used; -1: none is
+  std::vector<std::vector<std::string>> again;  // by kernel, see computed_again()
+  int peak_kernel = -1;  // during which most of the workspace is used; -1: none is
   std::int64_t peak_bytes = 0;
   std::vector<int> peak_buffers;     // positions in PlanData::buffers, the largest first
   std::vector<Crossing> crossings;   // the costliest first
@@ -47,7 +48,7 @@ struct Explanation {
 };
 
 // `graph`: the user's, which knows its types and, where it was not read from a plan, its lines;
-// null: neither lines nor hints.
+// null: neither lines, hints nor nodes that are computed again.
 Explanation explain(const PlanData& plan, const Graph* graph);
 
 // How a kernel works and why, from what was chosen for it (lib/schedule).
@@ -67,8 +68,15 @@ std::string explain_text(const PlanData& plan, const Graph* graph = nullptr,
                          const std::vector<double>& measured = {});
 std::string explain_dot(const PlanData& plan);  // Graphviz: kernels, and the tensors between them
 
-// The kernels that compute a node, by its label.
-std::vector<int> kernels_with(const PlanData& plan, const std::string& node);
+// By kernel: the labels of the nodes that none takes and that it computes, as it reads their
+// results, which are cheaper to compute again than to store.
+std::vector<std::vector<std::string>> computed_again(const PlanData& plan, const Graph& graph);
+// Operations that readers do without a kernel, by where and how they read.
+bool only_moves(const Node& node);
+
+// The kernels that compute a node, by its label. `graph`: the user's; null: nodes that are computed
+// again are in none.
+std::vector<int> kernels_with(const PlanData& plan, const Graph* graph, const std::string& node);
 
 // Whether two nodes of the plan are in one kernel, and why not, by their labels.
 struct Apart {
@@ -77,8 +85,10 @@ struct Apart {
   std::vector<PlanCut> cuts;  // between the nodes or, where there is none, their kernels
   bool together = false;      // each kernel of one computes the other as well
 };
-Apart why_apart(const PlanData& plan, const std::string& a, const std::string& b);
-std::string explain_why(const PlanData& plan, const std::string& a, const std::string& b);
+Apart why_apart(const PlanData& plan, const Graph* graph, const std::string& a,
+                const std::string& b);
+std::string explain_why(const PlanData& plan, const Graph* graph, const std::string& a,
+                        const std::string& b);
 
 // What changes from one plan to another of the same graph or of a like one: the kernels, by
 // position, of the same nodes.

@@ -125,10 +125,12 @@ std::string advice(const PlanData& p, const Explanation& e) {
 }
 
 // `first`: the number of the first kernel with the same code.
-std::string in_detail(const PlanKernel& k, std::size_t number, std::size_t first,
-                      const std::string& gpu) {
-  std::string s = fmt::format("\nkernel {}  {}\n  family  {}\n  nodes   {}\n", number, k.entry,
+std::string in_detail(const PlanKernel& k, const std::vector<std::string>& again,
+                      std::size_t number, std::size_t first, const std::string& gpu) {
+  std::string s = fmt::format("\nkernel {}  {}\n  family  {}\n  nodes   {}", number, k.entry,
                               name(k.family), listed(k.nodes, 12));
+  if (!again.empty()) s += fmt::format("; computed again here: {}", listed(again, 12));
+  s += "\n";
   s += fmt::format("  launch  {} block{} of {} threads", k.grid, k.grid == 1 ? "" : "s", k.block);
   if (k.shared_bytes > 0) s += fmt::format(", {} bytes of shared memory", k.shared_bytes);
   if (first == number) {
@@ -161,7 +163,7 @@ std::string explain_text(const PlanData& p, const Graph* graph,
   std::map<std::string_view, std::size_t> first;  // by entry, which ends in a digest of the code
   for (std::size_t i = 0; i < p.kernels.size(); ++i) {
     const PlanKernel& k = p.kernels[i];
-    s += in_detail(k, i, first.try_emplace(k.entry, i).first->second, e.device);
+    s += in_detail(k, e.again[i], i, first.try_emplace(k.entry, i).first->second, e.device);
   }
   return s;
 }

@@ -26,6 +26,14 @@ std::vector<Crossing> passing(const Explanation& e, const std::vector<int>& a,
   return between;
 }
 
+std::vector<int> taking(const PlanData& p, const std::string& node) {
+  std::vector<int> kernels;
+  for (std::size_t k = 0; k < p.kernels.size(); ++k)
+    if (const auto& nodes = p.kernels[k].nodes; std::ranges::find(nodes, node) != nodes.end())
+      kernels.push_back(static_cast<int>(k));
+  return kernels;
+}
+
 std::string said(const PlanCut& c) {
   std::string s = fmt::format("  {}\n", sentence(c));
   if (!c.fix.empty()) s += fmt::format("    to remove it: {}\n", c.fix);
@@ -34,19 +42,24 @@ std::string said(const PlanCut& c) {
 
 }  // namespace
 
-std::vector<int> kernels_with(const PlanData& p, const std::string& node) {
-  std::vector<int> kernels;
-  for (std::size_t k = 0; k < p.kernels.size(); ++k) {
-    const auto& nodes = p.kernels[k].nodes;
-    if (std::find(nodes.begin(), nodes.end(), node) != nodes.end())
-      kernels.push_back(static_cast<int>(k));
-  }
+std::vector<int> kernels_with(const PlanData& p, const Graph* graph, const std::string& node) {
+  std::vector<int> kernels = taking(p, node);
+  if (!kernels.empty() || !graph) return kernels;
+  const auto again = computed_again(p, *graph);
+  for (std::size_t k = 0; k < again.size(); ++k)
+    if (std::ranges::find(again[k], node) != again[k].end()) kernels.push_back(static_cast<int>(k));
   return kernels;
 }
 
-Apart why_apart(const PlanData& p, const std::string& a, const std::string& b) {
-  Apart apart{kernels_with(p, a), kernels_with(p, b), {}, {}};
-  apart.together = !apart.kernels_a.empty() && apart.kernels_a == apart.kernels_b;
+Apart why_apart(const PlanData& p, const Graph* graph, const std::string& a, const std::string& b) {
+  Apart apart{kernels_with(p, graph, a), kernels_with(p, graph, b), {}, {}};
+  // A node that is computed again is in the kernel of each reader.
+  const auto has_all = [&](const auto& kernels, const std::string& node, const auto& others) {
+    return kernels == others || (taking(p, node).empty() && std::ranges::includes(kernels, others));
+  };
+  apart.together = !apart.kernels_a.empty() && !apart.kernels_b.empty() &&
+                   (has_all(apart.kernels_a, a, apart.kernels_b) ||
+                    has_all(apart.kernels_b, b, apart.kernels_a));
   if (apart.together) return apart;
   apart.between = passing(explain(p, nullptr), apart.kernels_a, apart.kernels_b);
   const auto collect = [&](const auto& of_a, const auto& of_b) {
@@ -63,11 +76,14 @@ Apart why_apart(const PlanData& p, const std::string& a, const std::string& b) {
   return apart;
 }
 
-std::string explain_why(const PlanData& p, const std::string& a, const std::string& b) {
-  const Apart apart = why_apart(p, a, b);
+std::string explain_why(const PlanData& p, const Graph* graph, const std::string& a,
+                        const std::string& b) {
+  const Apart apart = why_apart(p, graph, a, b);
   if (apart.together)
     return fmt::format("{} and {} are both in {}\n", a, b,
-                       kernels_listed(apart.kernels_a, kMostKernelsNamed));
+                       kernels_listed(std::ranges::min(apart.kernels_a, apart.kernels_b, {},
+                                                       &std::vector<int>::size),
+                                      kMostKernelsNamed));
   std::string s =
       fmt::format("{} is in {}, {} in {}\n", a, kernels_listed(apart.kernels_a, kMostKernelsNamed),
                   b, kernels_listed(apart.kernels_b, kMostKernelsNamed));
