@@ -7,6 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "compile/kernel_nodes.hpp"
 #include "compile/make_plan.hpp"
 #include "compile/plan_class.hpp"
 #include "emit/emit.hpp"
@@ -81,11 +82,11 @@ const Node& origin_of(const Graph& graph, const Lowered& lowered, NodeId n) {
   return graph.nodes()[static_cast<std::size_t>(origin)];
 }
 
-// The user's nodes that a kernel computes, each once, in order.
+// The user's nodes that these come from, each once, in order.
 std::vector<const Node*> origins_of(const Graph& graph, const Lowered& lowered,
-                                    const KernelSpec& spec) {
+                                    const std::vector<NodeId>& nodes) {
   std::vector<const Node*> origins;
-  for (NodeId n : spec.nodes) origins.push_back(&origin_of(graph, lowered, n));
+  for (NodeId n : nodes) origins.push_back(&origin_of(graph, lowered, n));
   std::sort(origins.begin(), origins.end());
   origins.erase(std::unique(origins.begin(), origins.end()), origins.end());
   return origins;
@@ -119,15 +120,19 @@ std::string name_for_user(const Graph& graph, const TensorNames& names, const st
 
 // What kernels hand to each other, in the user's names where it has them.
 std::vector<PlanBuffer> plan_buffers(const Graph& graph, const Lowered& lowered,
-                                     const Partition& partition) {
+                                     const Partition& partition,
+                                     const std::vector<std::vector<NodeId>>& computed) {
   const auto label = [&](NodeId n) { return graph.label(origin_of(graph, lowered, n)); };
   const TensorNames names(graph);
   std::vector<PlanBuffer> result;
   for (const auto& l : partition.lifetimes) {
     PlanBuffer b{l.name, "", l.type, partition.workspace.at(l.tensor), l.bytes, l.first, l.last};
     if (partition.temporaries.count(l.tensor)) {
-      const auto& nodes = partition.kernels[static_cast<std::size_t>(l.first)].nodes;
-      if (!nodes.empty()) b.inside = label(nodes.front());
+      // Of the nodes of who writes it the first that who reads it computes, too.
+      const auto& nodes = computed[static_cast<std::size_t>(l.first)];
+      const auto& read = computed[static_cast<std::size_t>(l.last)];
+      const auto both = std::ranges::find_first_of(nodes, read);
+      if (!nodes.empty()) b.inside = label(both == nodes.end() ? nodes.front() : *both);
     } else {
       b.name = name_for_user(graph, names, lowered.graph->label(l.tensor));
       if (names.find(b.name) < 0) b.inside = label((*lowered.graph)[l.tensor].producer);
@@ -302,7 +307,8 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
   Places places;
   for (const auto& t : data.tensors)
     places.emplace(t.name, static_cast<std::int64_t>(places.size()));
-  data.buffers = plan_buffers(graph, lowered, parts);
+  const auto computed = computed_nodes(*lowered.graph, parts);
+  data.buffers = plan_buffers(graph, lowered, parts, computed);
   Positions buffers;
   for (const auto& l : parts.lifetimes)
     buffers.emplace(l.tensor, static_cast<std::int64_t>(buffers.size()));
@@ -327,8 +333,8 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
   for (const ScheduledKernel& scheduled : kernels) {
     const KernelSpec& spec = parts.kernels[data.kernels.size()];
     const auto [like, others] = like_of[data.kernels.size()];
-    const auto nodes = origins_of(graph, lowered, spec);
-    const std::string title = options.names_in_kernels ? kernel_title(nodes) : "";
+    const std::string title =
+        options.names_in_kernels ? kernel_title(origins_of(graph, lowered, spec.nodes)) : "";
     EmittedKernel e = emit_kernel(scheduled, title, like && like->text ? &*like->text : nullptr);
     for (std::size_t i = 0; beside && others && i < others->size(); ++i)
       if (const ClassKernel& other = (*others)[i]; &other != like) {
@@ -342,7 +348,8 @@ Result<PlanData> plan_of(Graph& graph, const Lowered& lowered, const Partition& 
     PlanKernel k;
     k.entry = std::move(e.entry);
     k.family = family_of(spec);
-    for (const Node* n : nodes) k.nodes.push_back(graph.label(*n));
+    for (const Node* n : origins_of(graph, lowered, computed[data.kernels.size()]))
+      k.nodes.push_back(graph.label(*n));
     k.config = std::move(e.config);
     k.source = std::move(e.source);
     k.names = std::move(e.names);

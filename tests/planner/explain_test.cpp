@@ -164,6 +164,33 @@ TEST_CASE("an f32 tensor between kernels of a bf16 graph gets a hint, a bf16 one
   CHECK(explain(narrow.plan, &*narrow.graph).hints.empty());
 }
 
+TEST_CASE("kernels that add partial results up compute the sums and what is behind them",
+          "[explain]") {
+  const auto of = [](const std::string& tensors, const std::string& last) {
+    return planned(R"({"format": "sinter.graph", "version": 1, "io_data_type": "bf16",
+ "tensors": {)" + tensors +
+                   R"("y": {"output": true}},
+ "nodes": [
+  {"op": "matmul", "name": "up", "inputs": {"A": "x", "B": "w"}, "outputs": {"C": "s"}},
+  {"op": "pointwise", "mode": "gelu_fwd", "name": "act", "inputs": {"IN_0": "s"},
+   "outputs": {"OUT_0": "y"}})" +
+                   last + "]}");
+  };
+  using Labels = std::vector<std::string>;
+  const auto reduced = of(R"("x": {"dim": [2048, 1024]}, "w": {"dim": [1024, 1024]},
+                             "most": {"dim": [1, 1], "output": true, "data_type": "f32"}, )",
+                          R"(, {"op": "reduction", "mode": "amax", "name": "largest",
+                              "inputs": {"X": "y"}, "outputs": {"Y": "most"}})");
+  REQUIRE(reduced.plan.kernels.size() > 1);
+  CHECK(reduced.plan.kernels[0].nodes.size() > 1);
+  for (std::size_t k = 1; k < reduced.plan.kernels.size(); ++k)
+    CHECK(reduced.plan.kernels[k].nodes == Labels{"largest"});
+  for (const PlanBuffer& b : reduced.plan.buffers) CHECK(b.inside == "largest");
+  const auto split = of(R"("x": {"dim": [64, 65536]}, "w": {"dim": [65536, 64]}, )", "");
+  REQUIRE(split.plan.kernels.size() == 2);
+  CHECK(split.plan.kernels[1].nodes == Labels{"up", "act"});
+}
+
 TEST_CASE("the peak of the workspace is listed by tensor", "[explain]") {
   const auto p = two_products("bf16");
   const Explanation e = explain(p.plan, &*p.graph);
