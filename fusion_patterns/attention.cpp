@@ -92,8 +92,7 @@ class AttentionPattern final : public Pattern {
     const Dims domain = without_leading_ones(state.graph()[state.node(m.anchor).outputs[0]].dim);
     grow(state, m.nodes, {.pattern = name(), .explain = explain}, [&](NodeId other) -> Refusal {
       const Node& n = state.node(other);
-      if (reads_from_memory(n.op) || n.op == OpKind::concatenate)
-        return "it reads its operands from memory";
+      if (reads_from_memory(n.op) || n.op == OpKind::concatenate) return refuse_product(n.op);
       // Of what this kernel computes only the products are in registers there; Stats are stored.
       for (TensorId t : n.inputs)
         if (const NodeId p = t >= 0 ? state.producer(t) : -1;

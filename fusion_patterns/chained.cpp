@@ -70,7 +70,7 @@ class ChainedPattern final : public Pattern {
     grow(state, m.nodes, {.pattern = name(), .explain = explain}, [&](NodeId other) -> Refusal {
       const Node& n = state.node(other);
       if (reads_from_memory(n.op) || n.op == OpKind::reduction || n.op == OpKind::concatenate)
-        return "it reads its operands from memory";
+        return refuse_product(n.op);
       const bool behind = std::any_of(n.inputs.begin(), n.inputs.end(), [&](TensorId t) {
         const NodeId p = t >= 0 ? state.producer(t) : -1;
         return p >= 0 && contains(m.nodes, p) && !contains(chain, p);

@@ -198,7 +198,7 @@ class ContractionPattern final : public Pattern {
              if (is_contraction(n.op) && extras.product)
                return product_refuses(state, m.nodes, anchor, other);
              if (reads_from_memory(n.op) || n.op == OpKind::concatenate)
-               return "it reads its operands from memory";
+               return refuse_product(n.op);
              if (Refusal r = refuse_other_domain(state, other, domain); !r.why.empty()) return r;
              if (Refusal r = left_to_other_product(state, m.nodes, anchor, other); !r.why.empty())
                return r;

@@ -245,6 +245,9 @@ Refusal left_to_product(const FusionState& state, NodeId n) {
   return {};
 }
 
-Refusal refuse_product() { return "it reads its operands from memory"; }
+Refusal refuse_product(OpKind op) {
+  return std::string(name(op)) +
+         " reads its operands from memory, not from the registers of another kernel";
+}
 
 }  // namespace sinter

@@ -16,7 +16,7 @@ Refusal refuse_other_domain(const FusionState& state, NodeId n, const Dims& doma
 // its sums as f32. (A bias and bf16 in front of a layernorm or a batch norm.)
 Refusal left_to_product(const FusionState& state, NodeId n);
 // What reads from memory joins no kernel that others grow; a product may compute an operand itself.
-Refusal refuse_product();
+Refusal refuse_product(OpKind op);
 
 // Grows `nodes` by free neighbours that `refuse` does not refuse with a reason: consumers,
 // producers, and nodes that read the same tensors, where these have at least `shared` elements, so

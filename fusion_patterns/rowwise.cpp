@@ -37,6 +37,18 @@ bool rows_are_contiguous(const Location& at, const Dims& full, const Dims& kept)
   return full[full.size() - 1] != kept[full.size() - 1];
 }
 
+// Whether a reduction reads what a kernel's nodes make, or one of theirs what it makes.
+bool reads_result(const FusionState& state, const std::vector<NodeId>& nodes, NodeId reduction) {
+  std::vector<NodeId> behind{reduction};
+  for (std::size_t i = 0; i < behind.size(); ++i) {
+    if (i > 0 && state.node(behind[i]).op == OpKind::reduction) return true;
+    for (NodeId n : state.consumers(state.node(behind[i]).outputs[0]))
+      if (contains(nodes, n) && !contains(behind, n)) behind.push_back(n);
+  }
+  const NodeId p = state.producer(state.node(reduction).inputs[0]);
+  return p >= 0 && contains(nodes, p);
+}
+
 // The node reduces axes that the rows keep and no others.
 bool reduces_columns(const Graph& g, const Node& n, const Dims& full, const Dims& kept) {
   const Dims& from = g[n.inputs[0]].dim;
@@ -186,9 +198,12 @@ class RowwisePattern final : public Pattern {
         return {"it reduces " + to_string(g[other.inputs[0]].dim) + " to " +
                     to_string(g[other.outputs[0]].dim) + ", the kernel " + to_string(full) +
                     " to " + to_string(kept),
-                "reduce over the same axes, or further from that result"};
+                explain && reads_result(state, m.nodes, n)
+                    ? "give both reductions the same axes, or read this result in a later kernel "
+                      "only"
+                    : ""};
       }
-      if (reads_from_memory(other.op)) return refuse_product();
+      if (reads_from_memory(other.op)) return refuse_product(other.op);
       if (Refusal r = left_to_product(state, n); !r.why.empty()) return r;
       if (runs_over(state, n, full_domain)) return {};
       if (any(is_segment) && runs_over(state, n, segment_domain)) return {};

@@ -143,7 +143,7 @@ TEST_CASE("a change of the graph that removes a cut is named", "[explain]") {
   g.output(reduction(e, ReductionMode::add, {1, 256, 1}), "columns");
   auto plan = Plan::make(g);
   if (!plan) FAIL(plan.error().message());
-  CHECK(says(explain_text(plan->data(), &g), "to remove it: reduce over the same axes"));
+  CHECK(says(explain_text(plan->data(), &g), "to remove it: give both reductions the same axes"));
 }
 
 TEST_CASE("an f32 tensor between kernels of a bf16 graph gets a hint, a bf16 one does not",
@@ -162,6 +162,28 @@ TEST_CASE("an f32 tensor between kernels of a bf16 graph gets a hint, a bf16 one
   CHECK(says(explain_text(wide.plan, &*wide.graph),
              "hint: tensor s is stored as f32, bf16 would save 8.4 MB"));
   CHECK(explain(narrow.plan, &*narrow.graph).hints.empty());
+}
+
+TEST_CASE("a comparison's result gets the hint that it is exact as bool, small ones get none",
+          "[explain]") {
+  const auto chosen = [](const std::string& rows) {
+    return planned(R"({"format": "sinter.graph", "version": 1, "io_data_type": "bf16",
+ "tensors": {"x": {"dim": [)" +
+                       rows + R"(, 1024]}, "y": {"output": true}},
+ "nodes": [
+  {"op": "pointwise", "mode": "cmp_gt", "inputs": {"IN_0": "x", "IN_1": "x"},
+   "outputs": {"OUT_0": "larger"}},
+  {"op": "pointwise", "mode": "mul", "inputs": {"IN_0": "x", "IN_1": "larger"},
+   "outputs": {"OUT_0": "y"}}]})",
+                   false);
+  };
+  const auto large = chosen("2048"), small = chosen("2");
+  const auto hints = explain(large.plan, &*large.graph).hints;
+  REQUIRE(hints.size() == 1);
+  CHECK(hints[0].narrow == DataType::boolean);
+  CHECK(hints[0].bytes == 2 * kRows * kColumns * 3);
+  CHECK(says(explain_text(large.plan, &*large.graph), "data_type, which holds it exactly"));
+  CHECK(explain(small.plan, &*small.graph).hints.empty());
 }
 
 TEST_CASE("kernels that add partial results up compute the sums and what is behind them",
@@ -189,6 +211,18 @@ TEST_CASE("kernels that add partial results up compute the sums and what is behi
   const auto split = of(R"("x": {"dim": [64, 65536]}, "w": {"dim": [65536, 64]}, )", "");
   REQUIRE(split.plan.kernels.size() == 2);
   CHECK(split.plan.kernels[1].nodes == Labels{"up", "act"});
+}
+
+TEST_CASE("reductions of which neither reads the other's result are not told to have its axes",
+          "[explain]") {
+  Graph g({.name = "norms"});
+  auto x = g.tensor("x", {512, 512}), y = g.tensor("y", {512, 64});
+  auto all =
+      reduction(x * x, ReductionMode::add, {1, 1}) + reduction(y * y, ReductionMode::add, {1, 1});
+  g.output(sqrt(all), "norm");
+  auto plan = Plan::make(g, {.architecture = "sm_90a"});
+  REQUIRE(plan);
+  for (const PlanCut& c : plan->data().cuts) CHECK(c.fix.find("same axes") == std::string::npos);
 }
 
 TEST_CASE("the peak of the workspace is listed by tensor", "[explain]") {
@@ -230,7 +264,7 @@ TEST_CASE("--why names the kernels, what is between them, and the reason", "[exp
   for (const auto& [a, b] : {std::pair("up", "down"), std::pair("down", "up")}) {
     const std::string text = explain_why(p.plan, &*p.graph, a, b);
     CHECK(says(text, "between them: h, 8.4 MB"));
-    CHECK(says(text, "it reads its operands from memory"));
+    CHECK(says(text, "down stays out of the kernel of up: matmul reads its operands from memory"));
   }
   CHECK(kernels_with(p.plan, &*p.graph, "no such node").empty());
 }

@@ -7,10 +7,13 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "plan/tensor_names.hpp"
 #include "target/device_model.hpp"
 
 namespace sinter {
 namespace {
+
+constexpr double kLeastSaved = 0.05;  // microseconds that are worth a hint
 
 // All accesses of one tensor, in the order of the kernels.
 struct Uses {
@@ -121,17 +124,32 @@ void find_crossings(const PlanData& p, const std::map<Memory, Uses>& uses,
                    [](const Crossing& a, const Crossing& b) { return a.bytes > b.bytes; });
 }
 
+// Whether all elements of a tensor are 0 or 1 and no engine of products reads them.
+bool fits_bool(const Graph& graph, TensorId t) {
+  if (t < 0 || graph[t].producer < 0) return false;
+  const Node& n = graph.nodes()[static_cast<std::size_t>(graph[t].producer)];
+  const auto* const pointwise = std::get_if<PointwiseAttributes>(&n.attributes);
+  if (!pointwise) return false;
+  const std::string_view mode = name(pointwise->mode);
+  return (mode.starts_with("cmp_") || mode.starts_with("logical_")) &&
+         std::ranges::all_of(graph.nodes(), [&](const Node& reader) {
+           return reader.op == OpKind::pointwise || std::ranges::count(reader.inputs, t) == 0;
+         });
+}
+
 void find_hints(const PlanData& p, const std::map<Memory, Uses>& uses, const Graph& graph,
                 double bandwidth, Explanation& e) {
   const DataType narrow = graph.options().io;
   if (narrow != DataType::bf16 && narrow != DataType::f16) return;
+  const TensorNames names(graph);
   for (const auto& [memory, u] : uses) {
     if (!memory.first) continue;
     const PlanBuffer& b = p.buffers[static_cast<std::size_t>(memory.second)];
     if (b.type != DataType::f32 || !b.inside.empty()) continue;
-    const std::int64_t saved = (u.read + u.written) / 2;
-    if (saved > 0)
-      e.hints.push_back({b.name, narrow, saved, static_cast<double>(saved) / bandwidth});
+    const DataType enough = fits_bool(graph, names.find(b.name)) ? DataType::boolean : narrow;
+    const std::int64_t saved = (u.read + u.written) / 4 * (4 - info(enough).bytes);
+    const double us = static_cast<double>(saved) / bandwidth;
+    if (us >= kLeastSaved) e.hints.push_back({b.name, enough, saved, us});
   }
   std::stable_sort(e.hints.begin(), e.hints.end(),
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });

@@ -24,10 +24,11 @@ struct Crossing {
   std::vector<PlanCut> cuts;  // why; empty: no fusion pattern spans both sides
 };
 
-// An intermediate tensor in f32 of a graph whose inputs and outputs have 16 bits.
+// An intermediate tensor in f32 of a graph whose inputs and outputs have 16 bits, and which of a
+// comparison is exact as bool.
 struct NarrowingHint {
   std::string tensor;
-  DataType narrow{};       // the graph's io_data_type
+  DataType narrow{};       // the graph's io_data_type, or bool
   std::int64_t bytes = 0;  // of memory traffic that it would save
   double microseconds = 0;
 };

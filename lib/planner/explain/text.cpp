@@ -117,9 +117,11 @@ std::string advice(const PlanData& p, const Explanation& e) {
   for (std::size_t i = 0; i < std::min(e.hints.size(), kMostCrossings); ++i) {
     const auto& h = e.hints[i];
     s += fmt::format(
-        "{}hint: tensor {} is stored as f32, {} would save {}{}: give it this data_type\n",
-        i == 0 ? "\n" : "", h.tensor, name(h.narrow), megabytes(h.bytes),
-        h.microseconds < 0.05 ? std::string() : fmt::format(" ({:.1f} us)", h.microseconds));
+        "{}hint: tensor {} is stored as f32, {} would save {} ({:.1f} us): give it this "
+        "data_type{}\n",
+        i == 0 ? "\n" : "", h.tensor, name(h.narrow), megabytes(h.bytes), h.microseconds,
+        h.narrow == DataType::boolean ? ", which holds it exactly"
+                                      : " where its rounding does no harm");
   }
   return s;
 }

@@ -226,7 +226,7 @@ Refusal product_refuses(const FusionState& state, const std::vector<NodeId>& nod
   const bool grouped = first.op == OpKind::moe_grouped_matmul;
   if ((first.op != OpKind::matmul && !grouped) || second.op != first.op ||
       first.inputs[0] != second.inputs[0])
-    return "it reads its operands from memory";
+    return "two products are in one kernel where they are of one kind, with one left operand";
   if (grouped && (first.inputs[2] != second.inputs[2] || first.inputs[3] != second.inputs[3]))
     return "its groups of rows are others";
   for (NodeId n : nodes)
@@ -297,8 +297,7 @@ Refusal reduction_refuses(const FusionState& state, const std::vector<NodeId>& n
       if (const int r = reduced[static_cast<std::size_t>(i)]; r >= 0) ++(r ? yes : no);
     if (yes + no == 0) return "a product with one row or column is a sum along rows";
     if (yes > 0 && no > 0)
-      return {"it reduces some of the axes of the result's rows or columns",
-              "reduce all of them, or further from that result"};
+      return {"it reduces some of the axes of the result's rows or columns", "reduce all of them"};
     whole += yes > 0;
   }
   if (whole == 0) return "it reduces neither the result's rows nor its columns";
