@@ -225,6 +225,18 @@ TEST_CASE("reductions of which neither reads the other's result are not told to 
   for (const PlanCut& c : plan->data().cuts) CHECK(c.fix.find("same axes") == std::string::npos);
 }
 
+TEST_CASE("a convolution's image that is copied is to have its channels innermost", "[explain]") {
+  Graph g({.io = f16});
+  auto x = g.tensor("x", {2, 320, 64, 64}), w = g.tensor("w", {320, 320, 3, 3});
+  auto scale = g.tensor("scale", {1, 320, 1, 1}), bias = g.tensor("bias", {1, 320, 1, 1});
+  auto a = swish(groupnorm(x, scale, bias, g.scalar(1e-5f), {.groups = 32}).y).named("a").type(f16);
+  g.output(conv_fprop(a, w, {.pre_padding = {1, 1}, .post_padding = {1, 1}}), "y");
+  const auto plan = Plan::make(g, {.architecture = "sm_90a"});
+  REQUIRE(plan);
+  CHECK(says(explain_text(plan->data(), &g),
+             "to remove it: give the tensor that is copied its channels innermost"));
+}
+
 TEST_CASE("the peak of the workspace is listed by tensor", "[explain]") {
   const auto p = two_products("bf16");
   const Explanation e = explain(p.plan, &*p.graph);

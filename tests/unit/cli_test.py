@@ -101,6 +101,7 @@ class CommandLine(CommandLineCase):
         self.assertTrue(all(name.endswith(".cu") for name in os.listdir(sources)))
         self.assertEqual(len(os.listdir(sources)), 1)
         done = self.sinter("run", plan, "--device", "cpu", "--check")
+        self.assertIn("note: the CPU backend is the reference; kernels were not run", done.stderr)
         self.assertIn("check out: ok", done.stdout)
         self.assertIn("plan of", self.sinter("check", plan).stdout)
         with open(plan) as f:

@@ -249,6 +249,8 @@ Result<int> run(const RunArguments& o) {
       SINTER_TRY(written);
     }
   }
+  if (o.check && device->is_cpu())
+    note("note: the CPU backend is the reference; kernels were not run");
   return o.check ? check(o, *document->graph, plan, *host) : Result<int>(kOk);
 }
 

@@ -132,16 +132,20 @@ std::string how_simt(Config& get, const PlanKernel&, std::string_view) {
               : "tensor cores multiply no type that holds both operands, or their code is long");
 }
 
+std::string counted(std::int64_t n, std::string_view of) {
+  return fmt::format("{} {}{}", n, of, n == 1 ? "" : "s");
+}
+
 // Depthwise: threads that walk down the image.
 std::string what_threads_make(Config& get) {
   return get("m") > 0 ? "results" : "gradients, summing for each tap";
 }
 std::string how_depthwise(Config& get, const PlanKernel&, std::string_view gpu) {
   return fmt::format(
-      "channels are not summed over: CUDA cores, {} lanes of {} channels side by side; each "
-      "thread walks down {} rows of {} {}; {}",
-      get("lanes"), get("each"), get("run") * get("rows"), get("columns"), what_threads_make(get),
-      estimated(get, gpu));
+      "channels are not summed over: CUDA cores, {} of {} side by side; each thread walks down {} "
+      "rows of {} {}; {}",
+      counted(get("lanes"), "lane"), counted(get("each"), "channel"), get("run") * get("rows"),
+      get("columns"), what_threads_make(get), estimated(get, gpu));
 }
 std::string how_depthwise_planes(Config& get, const PlanKernel&, std::string_view gpu) {
   return fmt::format(
@@ -157,8 +161,8 @@ std::string how_depthwise_mma(Config& get, const PlanKernel&, std::string_view g
       "channels are not summed over: tensor cores, {}; each warp walks down {} rows of 16 tiles of "
       "{} results, {} side by side; {}",
       get.has("stages")
-          ? fmt::format("{} warps of {} channels, rows of pixels in shared memory", get("lanes"),
-                        get("each"))
+          ? fmt::format("{} of {}, rows of pixels in shared memory", counted(get("lanes"), "warp"),
+                        counted(get("each"), "channel"))
           : fmt::format("{} warps of one channel, pixels in registers", get("threads") / 32),
       get("run"), get("columns"), get("across"), estimated(get, gpu));
 }
@@ -248,14 +252,14 @@ std::string how_pointwise_or_rowwise(Config& get, const PlanKernel& k, std::stri
                        get.some("misaligned") > 0 ? misaligned : "");
   if (get("rows_fastest"))
     return fmt::format(
-        "neighbouring rows are contiguous: {} threads across rows and {} along a row{}; {}{}",
-        get("rows_per_block"), get("threads_per_row"),
+        "neighbouring rows are contiguous: {} across rows and {} along a row{}; {}{}",
+        counted(get("rows_per_block"), "thread"), get("threads_per_row"),
         get.some("held_in_shared") > 0
             ? fmt::format(" in each of {} blocks, whose shared memory holds it",
                           get("blocks_per_row"))
             : "",
         moves, get("misaligned") ? ", cut out of aligned pieces, as they are misaligned" : "");
-  std::string s = fmt::format("{} threads a row", get("threads_per_row"));
+  std::string s = counted(get("threads_per_row"), "thread") + " a row";
   if (get("blocks_per_row") > 1)
     s += fmt::format(
         " in each of {} blocks, as one would not hold it, leave others idle, or wait alone on "

@@ -158,7 +158,10 @@ void say_why(const std::vector<KernelSpec>& kernels, std::string_view why, doubl
                                 "as it is",
                                 why, state.device().target, us, whole),
                     {},
-                    reads_input(kernel, state) ? kRearrange : ""});
+                    reads_input(kernel, state) ? kRearrange
+                    : why.ends_with("channels are put together in memory first")
+                        ? "give the tensor that is copied its channels innermost"
+                        : ""});
   }
 }
 
