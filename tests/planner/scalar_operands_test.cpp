@@ -11,7 +11,7 @@ using namespace sinter::test;
 namespace {
 
 // How many there are of the rewritten graph, whose values are right.
-std::size_t kernels(Graph& g) {
+std::size_t kernel_count(Graph& g) {
   REQUIRE(g.check().empty());
   GraphCase c(g, Fill::normal, 7);
   c.clear_outputs();
@@ -75,7 +75,7 @@ TEST_CASE("numbers of any rank move with views") {
                v = g.tensor("v", {1, 2, 1, 40, 32});
     const auto scores = matmul(q, transpose(k, {0, 1, 2, 4, 3})) * g.scalar(0.2).of_rank(rank);
     g.output(matmul(softmax(scores, {.axis = 4}).y, v), "o");
-    CHECK(kernels(g) == 1);
+    CHECK(kernel_count(g) == 1);
   }
 }
 
@@ -86,5 +86,5 @@ TEST_CASE("converted operands that broadcast move with views") {
              b = identity(g.tensor("b", {1, 12, 1, 1})), c = identity(g.tensor("c", {1, 12, 1, 1}));
   const auto shuffled = transpose(reshape(x * b + c, {2, 3, 2, 2, 6, 10}), {0, 1, 4, 2, 5, 3});
   g.output(relu(reshape(shuffled, {2, 3, 12, 20})), "y");
-  CHECK(kernels(g) == 1);
+  CHECK(kernel_count(g) == 1);
 }
