@@ -20,9 +20,8 @@ double microseconds(const KernelSpec& spec, int tile, double tiles, const Device
                                 spec.extent.size()),
                of_sm = (tile == kLargeTile ? kShareLarge : kShare) * device.ordinary_operations *
                        device.clock;
-  return device.launch_microseconds +
-         std::max(rounds * 2.0 * tile * tile * depth / of_sm,
-                  bytes_moved(spec) / device.memory_bandwidth);
+  return device.launch_microseconds + std::max(rounds * 2.0 * tile * tile * depth / of_sm,
+                                               bytes_moved(spec) / device.memory_bandwidth);
 }
 
 double tiles_of(const KernelSpec& spec, int tile) {
