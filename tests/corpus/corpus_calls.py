@@ -19,6 +19,21 @@ def update_in_place():
     g.output("next_p", alias="p")
 
 
+def updates_in_place():
+    """Adam's step of two layers, in place, with a rate of each call: one kernel for each size of parameters."""
+    g = Graph("updates_in_place")
+    rate, decay = number(g, "rate"), g.value("decay", 0.99)
+    for i, dim in enumerate(([24, 36], [1, 36], [24, 36], [1, 36])):
+        w, v, dw = (g.tensor(f"{t}_{i}", dim) for t in ("w", "v", "dw"))
+        squares = g.pointwise("mul", f"squares_{i}", dw, dw)
+        g.pointwise("add", f"next_v_{i}", g.pointwise("mul", f"kept_{i}", v, decay), squares)
+        length = g.pointwise("sqrt", f"length_{i}", f"next_v_{i}")
+        scaled = g.pointwise("div", f"scaled_{i}", dw, g.pointwise("add", f"some_{i}", length, g.value("epsilon", 1e-3)))
+        g.pointwise("sub", f"next_w_{i}", w, g.pointwise("mul", f"step_{i}", scaled, rate))
+        g.output(f"next_w_{i}", alias=w)
+        g.output(f"next_v_{i}", alias=v)
+
+
 def residual_in_place():
     """A product added to the stream of residuals where that lies, scaled by a number."""
     g = Graph("residual_in_place", "bf16")
@@ -99,6 +114,7 @@ def attention_backward(name, numbers, **attributes):
 
 
 update_in_place()
+updates_in_place()
 residual_in_place()
 norm_in_place()
 softmax_in_place()

@@ -65,7 +65,7 @@ void pool_pixels(KernelList& list) {
 }
 
 void merge_siblings(KernelList& list) {
-  merge_siblings(list.kernels, list.state.graph(), list.aliases);
+  merge_siblings(list.kernels, list.state.graph(), list.aliases, list.state.context().device);
 }
 
 void write_zeros_beside(KernelList& list) { write_zeros_beside(list.kernels); }

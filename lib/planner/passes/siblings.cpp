@@ -1,16 +1,21 @@
 #include "planner/passes/siblings.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "plan/access.hpp"
+#include "schedule/pointwise/pointwise.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
 namespace {
 
-constexpr double kSmall = 2 << 20;                    // bytes that a kernel moves
-constexpr std::size_t kPorts = 12, kStatements = 64;  // of the merged kernel
+constexpr double kSmall = 2 << 20;  // bytes that a kernel moves
+struct Most {                       // of the merged kernel
+  std::size_t ports, statements;
+};
+constexpr Most kOfSmall{12, 64}, kOfUpdates{28, 160};
 
 bool reads_only_here(const Statement& s) {
   switch (s.kind) {
@@ -24,21 +29,49 @@ bool reads_only_here(const Statement& s) {
   }
 }
 
+bool is_of_graph(const KernelPort& p, const Graph& lowered) {
+  return p.tensor < static_cast<TensorId>(lowered.tensors().size());
+}
+
 // Whether the kernel may be merged with another one.
-bool is_small(const KernelSpec& spec, const Graph& lowered, std::span<const Alias> aliases) {
-  if (!spec.gathers.empty() || !spec.columns.empty() || bytes_moved(spec) > kSmall) return false;
-  if (!spec.as_pointwise() && !spec.as_rowwise()) return false;
-  if (const RowwiseSpec* const r = spec.as_rowwise();
-      r && (r->group > 1 || r->segment > 0 || r->num_partials > 0))
+bool may_be_merged(const KernelSpec& spec, const Graph& lowered) {
+  if (!spec.gathers.empty() || !spec.columns.empty()) return false;
+  if (const PointwiseSpec* const p = spec.as_pointwise()) {
+    if (p->beside_before) return false;
+  } else if (const RowwiseSpec* const r = spec.as_rowwise()) {
+    if (r->group > 1 || r->segment > 0 || r->num_partials > 0) return false;
+  } else {
     return false;
-  for (const auto& p : spec.ports) {
-    for (const Alias& a : aliases)
-      if (p.tensor == a.input || p.tensor == a.output) return false;
-    // prepare() takes whole kernels that read constants alone.
-    if (p.tensor < static_cast<TensorId>(lowered.tensors().size()) && lowered[p.tensor].constant)
-      return false;
   }
+  // prepare() takes whole kernels that read constants alone.
+  for (const KernelPort& p : spec.ports)
+    if (is_of_graph(p, lowered) && lowered[p.tensor].constant) return false;
   return std::ranges::all_of(spec.body.statements, reads_only_here);
+}
+
+bool is_small(const KernelSpec& spec, std::span<const Alias> aliases) {
+  if (bytes_moved(spec) > kSmall) return false;
+  return std::ranges::none_of(spec.ports, [&](const KernelPort& p) {
+    return std::ranges::any_of(
+        aliases, [&](const Alias& a) { return p.tensor == a.input || p.tensor == a.output; });
+  });
+}
+
+// Whether the kernel reads whole contiguous inputs of the graph, and single elements, and writes
+// such outputs (what a training step makes of a parameter). Neither is in the second-level cache
+// for another kernel's sake, nor does an element of an output that lies in an input pass from one
+// thread to another.
+bool is_update(const KernelSpec& spec, const Graph& lowered, std::span<const Alias> aliases) {
+  if (!spec.as_pointwise()) return false;
+  Access packed;
+  packed.stride = packed_strides(spec.extent);
+  return std::ranges::all_of(spec.ports, [&](const KernelPort& p) {
+    if (!p.written && elements_reached(spec.extent, p.access) == 1) return true;
+    if (!is_of_graph(p, lowered) || p.together != 1 || !(p.access == packed)) return false;
+    const bool apart = std::ranges::any_of(
+        aliases, [&](const Alias& a) { return a.apart && p.tensor == a.output; });
+    return !apart && (p.written ? lowered[p.tensor].output : lowered[p.tensor].producer < 0);
+  });
 }
 
 bool alike(const KernelSpec& a, const KernelSpec& b) {
@@ -162,20 +195,73 @@ void write_zeros_beside(std::vector<KernelSpec>& kernels) {
   kernels = std::move(left);
 }
 
-void merge_siblings(std::vector<KernelSpec>& kernels, const Graph& lowered,
-                    std::span<const Alias> aliases) {
-  std::vector<KernelSpec> merged;
-  for (auto& k : kernels) {
-    KernelSpec* const before = merged.empty() ? nullptr : &merged.back();
-    if (before && is_small(*before, lowered, aliases) && is_small(k, lowered, aliases) &&
-        alike(*before, k) && before->ports.size() + k.ports.size() <= kPorts &&
-        before->body.statements.size() + k.body.statements.size() <= kStatements &&
-        !writes_for(*before, k) && !writes_for(k, *before))
-      append(*before, k);
-    else
-      merged.push_back(std::move(k));
+namespace {
+
+struct Sibling {
+  KernelSpec spec;
+  std::map<TensorId, bool> memory;  // that it reaches, and whether it writes there
+  bool small = false, update = false;
+};
+
+Sibling sibling_of(KernelSpec spec, const Graph& lowered, std::span<const Alias> aliases) {
+  Sibling k;
+  k.spec = std::move(spec);
+  for (const KernelPort& p : k.spec.ports) {
+    const auto shared = std::ranges::find(aliases, p.tensor, &Alias::output);
+    k.memory[shared == aliases.end() ? p.tensor : shared->input] |= p.written;
   }
-  kernels = std::move(merged);
+  if (may_be_merged(k.spec, lowered)) {
+    k.small = is_small(k.spec, aliases);
+    k.update = is_update(k.spec, lowered, aliases);
+  }
+  return k;
+}
+
+// Whether one writes what the other one reads or writes.
+bool depend(const Sibling& a, const Sibling& b) {
+  return std::ranges::any_of(b.memory, [&](const auto& reached) {
+    const auto same = a.memory.find(reached.first);
+    return same != a.memory.end() && (same->second || reached.second);
+  });
+}
+
+// Whether `b` is merged to `a`.
+bool merge(Sibling& a, const Sibling& b, const Graph& lowered, std::span<const Alias> aliases,
+           const DeviceModel& device) {
+  const bool small = a.small && b.small, updates = a.update && b.update;
+  const Most most = updates ? kOfUpdates : kOfSmall;
+  if (!(small || updates) || !alike(a.spec, b.spec) ||
+      a.spec.ports.size() + b.spec.ports.size() > most.ports ||
+      a.spec.body.statements.size() + b.spec.body.statements.size() > most.statements)
+    return false;
+  KernelSpec both = a.spec;
+  append(both, b.spec);
+  if (!small && (widest_pack(both) < std::min(widest_pack(a.spec), widest_pack(b.spec)) ||
+                 schedule_pointwise(both, device).microseconds >=
+                     schedule_pointwise(a.spec, device).microseconds +
+                         schedule_pointwise(b.spec, device).microseconds))
+    return false;
+  a = sibling_of(std::move(both), lowered, aliases);
+  return true;
+}
+
+}  // namespace
+
+void merge_siblings(std::vector<KernelSpec>& kernels, const Graph& lowered,
+                    std::span<const Alias> aliases, const DeviceModel& device) {
+  std::vector<Sibling> merged;
+  for (KernelSpec& spec : kernels) {
+    Sibling k = sibling_of(std::move(spec), lowered, aliases);
+    // Back past kernels that it neither waits for nor holds up.
+    bool found = false;
+    for (auto before = merged.rbegin();
+         !found && (k.small || k.update) && before != merged.rend() && !depend(*before, k);
+         ++before)
+      found = merge(*before, k, lowered, aliases, device);
+    if (!found) merged.push_back(std::move(k));
+  }
+  kernels.clear();
+  for (Sibling& k : merged) kernels.push_back(std::move(k.spec));
 }
 
 }  // namespace sinter

@@ -7,6 +7,7 @@
 
 #include "plan/kernel_spec.hpp"
 #include "planner/aliases.hpp"
+#include "target/device_model.hpp"
 
 namespace sinter {
 
@@ -14,9 +15,10 @@ namespace sinter {
 // of it that has as many elements (Delta), a launch less.
 void write_zeros_beside(std::vector<KernelSpec>& kernels);
 
-// `kernels` of `lowered` in the order in which they run. Those that touch memory which an input and
-// an output share, or read constants, stay as they are.
+// `kernels` of `lowered` in the order in which they run. A kernel is merged to one before it, also
+// past others that neither wait for it nor hold it up. Large ones are where each makes whole
+// outputs of whole inputs, element by element, as training steps do.
 void merge_siblings(std::vector<KernelSpec>& kernels, const Graph& lowered,
-                    std::span<const Alias> aliases);
+                    std::span<const Alias> aliases, const DeviceModel& device);
 
 }  // namespace sinter
