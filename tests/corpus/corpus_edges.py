@@ -261,3 +261,26 @@ for data_type in ("i32", "i64"):
     ports = {port: g.tensor(port, [1, 2, rows, 40]) for port, rows in {"Q": 39, "K": 25, "V": 25}.items()}
     g.node("sdpa", ports, {"O": g.tensor("O", data_type=data_type)}, attn_scale=0.125, causal_mask=True)
     g.output(g.pointwise("logical_not", "y", "O"))
+
+
+def zero_points(name, a, za, b, zb, m, k, n):
+    """A product of quantised operands, each less its zero point: a number, of each row, or of each column."""
+    g = Graph("zero_points_" + name, "f16", "i32", "i32")
+    g.tensor("a", [2, m, k], data_type=a)
+    g.tensor("b", [1, k, n], data_type=b, stride=[n * k, 1, k])
+    if za is not None:
+        za = g.value("za", za, "i32") if isinstance(za, int) else g.tensor("za", za, data_type="i8")
+        g.pointwise("sub", "a_less", "a", za)
+    if zb is not None:
+        zb = g.value("zb", zb, "i32") if isinstance(zb, int) else g.tensor("zb", zb, data_type="i8")
+        g.pointwise("sub", "b_less", "b", zb)
+    g.matmul("a" if za is None else "a_less", "b" if zb is None else "b_less", "sums")
+    g.tensor("s", [1, 1, n], data_type="f32")
+    g.pointwise("mul", "y", "sums", "s", compute_data_type="f32")
+    g.output("y")
+
+
+zero_points("left", "u8", 128, "i8", None, 70, 160, 96)
+zero_points("rows", "i8", [2, 70, 1], "i8", None, 70, 192, 72)
+zero_points("both", "u8", 117, "i8", [1, 1, 72], 33, 256, 72)
+zero_points("odd_k", "i8", -3, "u8", 128, 20, 147, 50)

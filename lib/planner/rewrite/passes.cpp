@@ -10,7 +10,7 @@ extern const Pass share_repeats_pass, sink_concatenation_pass, split_reduction_p
     sink_view_pass, store_copy_pass, channels_last_pass, propagate_layout_pass,
     layout_for_reshape_pass, clone_dequantize_pass, store_narrow_pass, shape_entries_pass,
     order_softmax_pass, split_sink_pass, attention_gradients_pass, narrow_concatenation_pass,
-    pool_narrow_pass, separate_windows_pass;
+    pool_narrow_pass, separate_windows_pass, zero_points_pass;
 
 namespace {
 
@@ -29,7 +29,8 @@ const Pass* const kGradients[] = {&attention_gradients_pass};
 // - a whole row kernel takes over a reshape's dims (propagate_reshape) before its elementwise end
 //   is moved for itself (hoist_view);
 // - upwards (hoist_view, slice_operands) before downwards (sink_view), and a second store
-//   (store_copy) where neither does.
+//   (store_copy) where neither does;
+// - operands less their zero points (zero_points) are found behind what moves views away from them.
 const Pass* const kMovement[] = {
     &share_repeats_pass,
     &shape_entries_pass,
@@ -47,6 +48,7 @@ const Pass* const kMovement[] = {
     &slice_operands_pass,
     &sink_view_pass,
     &store_copy_pass,
+    &zero_points_pass,
 };
 // Behind all that moves, since a layout is taken over from where the operand lies in the end, and
 // in a graph of its own, whose nodes come in the order of execution: one that was made by a
