@@ -28,9 +28,9 @@ def pool_in_convolution(name, io, channels, filters, height, width, images=1, bo
 
 
 pool_in_convolution("both", "bf16", 32, 64, 10, 12, images=2, both=True)
-pool_in_convolution("residual", "f16", 16, 128, 8, 18, both=True, residual=True)
+pool_in_convolution("residual", "f16", 16, 136, 8, 18, both=True, residual=True)
 pool_in_convolution("columns", "bf16", 64, 72, 20, 36, pad=0)
-pool_in_convolution("residual_alone", "bf16", 16, 128, 24, 18, images=2, residual=True)
+pool_in_convolution("residual_alone", "bf16", 16, 136, 24, 18, images=2, residual=True)
 pool_in_convolution("odd_rows", "bf16", 32, 64, 11, 12)
 pool_in_convolution("average", "bf16", 32, 64, 10, 12, images=2, both=True, mode="avgpool_include_padding")
-pool_in_convolution("average_residual", "f16", 16, 128, 8, 18, both=True, residual=True, mode="avgpool_exclude_padding")
+pool_in_convolution("average_residual", "f16", 16, 136, 8, 18, both=True, residual=True, mode="avgpool_exclude_padding")
