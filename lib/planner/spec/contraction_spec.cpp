@@ -226,7 +226,9 @@ Refusal product_refuses(const FusionState& state, const std::vector<NodeId>& nod
   const bool grouped = first.op == OpKind::moe_grouped_matmul;
   if ((first.op != OpKind::matmul && !grouped) || second.op != first.op ||
       first.inputs[0] != second.inputs[0])
-    return "two products are in one kernel where they are of one kind, with one left operand";
+    return std::string(name(second.op)) +
+           " reads its operands from memory, and shares a kernel with a product of its kind and of "
+           "the same left operand alone";
   if (grouped && (first.inputs[2] != second.inputs[2] || first.inputs[3] != second.inputs[3]))
     return "its groups of rows are others";
   for (NodeId n : nodes)
