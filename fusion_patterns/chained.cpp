@@ -69,8 +69,9 @@ class ChainedPattern final : public Pattern {
     const std::vector<NodeId> chain(m.nodes.begin(), m.nodes.end() - 1);
     grow(state, m.nodes, {.pattern = name(), .explain = explain}, [&](NodeId other) -> Refusal {
       const Node& n = state.node(other);
-      if (reads_from_memory(n.op) || n.op == OpKind::reduction || n.op == OpKind::concatenate)
-        return refuse_product(n.op);
+      if (n.op == OpKind::reduction)
+        return "what chained products make is not reduced in their kernel";
+      if (reads_from_memory(n.op) || n.op == OpKind::concatenate) return refuse_product(n.op);
       const bool behind = std::any_of(n.inputs.begin(), n.inputs.end(), [&](TensorId t) {
         const NodeId p = t >= 0 ? state.producer(t) : -1;
         return p >= 0 && contains(m.nodes, p) && !contains(chain, p);

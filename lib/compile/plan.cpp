@@ -159,6 +159,7 @@ std::vector<PlanCut> plan_cuts(const Graph& graph, const Lowered& lowered,
   for (PlanCut c : partition.cuts) {
     rename(c.node);
     rename(c.with);
+    if (c.node == c.with) c.fix.clear();  // of what a rewrite made of one node
     c.tensor = name_for_user(graph, names, c.tensor);
     if (listed.emplace(c.pattern, c.node, c.with, c.tensor, c.reason).second)
       result.push_back(std::move(c));

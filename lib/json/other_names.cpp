@@ -116,6 +116,8 @@ std::string meant_operation(std::string_view word, std::span<const std::string_v
   for (const std::string& mode : {text, text + "_fwd"})
     if (is_among(mode, modes)) return pointwise(mode, {});
   if (const auto* const row = other_name(word, modes)) return pointwise(row->ours, row->more);
+  if (is_among(text, EnumNames<ReductionMode>::names))
+    return "did you mean 'reduction' with the mode '" + text + "'";
   return suggestion(word, known);
 }
 

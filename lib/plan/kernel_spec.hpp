@@ -6,6 +6,8 @@
 // What all families have stands here; what only one of them has, in its own type (lib/plan/spec).
 #pragma once
 #include <algorithm>
+#include <concepts>
+#include <iterator>
 #include <string>
 #include <variant>
 #include <vector>
@@ -39,7 +41,7 @@ concept FamilySpec = requires(const Spec s, int rank) {
 template <FamilySpec... Specs>
 using FamilyVariant = std::variant<Specs...>;
 
-// Every kernel family, and its name in plans and for people.
+// Every kernel family, and in the same order its enumerator and its name in plans and for people.
 using AnyFamily = FamilyVariant<PointwiseSpec, RowwiseSpec, ContractionSpec, AttentionSpec,
                                 AttentionBackwardSpec>;
 enum class Family : std::uint8_t {

@@ -59,7 +59,6 @@ bool draws_numbers(const KernelSpec& spec) {
 
 std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const KernelSpec& spec,
                                            const PlanContext& context) {
-  if (spec.family.index() != decided.spec.family.index()) return {};
   const DeviceModel& device = context.device;
   const auto plan = [&](const auto& config) {
     return with_plan(decided, schedule_as(config, spec, device));
@@ -67,12 +66,17 @@ std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const
   const auto config_alone = [&](const auto& config) {
     return with(decided, spec, schedule_as(config, spec, device));
   };
-  const bool same = !draws_numbers(spec) && spec.ports.size() == decided.spec.ports.size() &&
+  const bool same = !draws_numbers(spec) && spec.family.index() == decided.spec.family.index() &&
+                    spec.ports.size() == decided.spec.ports.size() &&
                     spec.body.statements.size() == decided.spec.body.statements.size();
   using Result = std::optional<ScheduledKernel>;
   return std::visit(
-      Overloaded{[&](const AttentionConfig& e) { return plan(e); },
-                 [&](const AttentionBackwardConfig& e) { return config_alone(e); },
+      Overloaded{[&](const AttentionConfig& e) {  // whose spec is that of its second product
+                   return spec.as_attention() ? plan(e) : Result();
+                 },
+                 [&](const AttentionBackwardConfig& e) {
+                   return spec.as_attention_backward() ? config_alone(e) : Result();
+                 },
                  [&](const PointwiseConfig& e) {
                    const bool tiles = e.tiling.on && !same_tiles(e.tiling, spec, decided.spec);
                    return same && !tiles ? config_alone(e) : Result();

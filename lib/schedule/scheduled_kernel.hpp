@@ -80,7 +80,8 @@ struct PlanContext {
 };
 ScheduledKernel schedule_kernel(const KernelSpec& spec, const PlanContext& context);
 
-// The family's part of it, in the family's folder.
+// The family's part of it, in the family's folder: for schedule_kernel() alone, which fills in
+// Packing::drawn.
 ScheduledKernel schedule(const PointwiseSpec&, const KernelSpec& spec, const PlanContext& context);
 ScheduledKernel schedule(const RowwiseSpec&, const KernelSpec& spec, const PlanContext& context);
 ScheduledKernel schedule(const ContractionSpec&, const KernelSpec& spec,

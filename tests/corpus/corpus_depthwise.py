@@ -40,3 +40,21 @@ def depthwise_residuals():
 
 
 depthwise_residuals()
+
+
+def depthwise_residual_of_lines():
+    """Tiles that reach over the lines of 36 results: what they would read beside these lies past the kernel's memory."""
+    g = Graph("convolution_depthwise_residual_of_lines", "bf16")
+    dim = [19, 64, 1, 36]
+    image(g, "x", dim)
+    image(g, "w", [64, 1, 1, 11])
+    g.tensor("bias", [1, 64, 1, 1])
+    image(g, "r", dim, data_type="f32")
+    g.conv("x", "w", "c", pre_padding=[0, 5], post_padding=[0, 5], groups=64)
+    g.pointwise("add", "biased", "c", "bias")
+    g.pointwise("add", "sum", "biased", "r")
+    g.pointwise("relu_fwd", "y", "sum")
+    image(g, "y", dim, output=True)
+
+
+depthwise_residual_of_lines()

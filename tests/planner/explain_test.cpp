@@ -300,7 +300,7 @@ TEST_CASE("a node that its readers compute again is named with their kernels", "
   CHECK(explain(p.plan, &*p.graph).again == std::vector{Labels{"less"}, Labels{"less"}});
   CHECK(kernels_with(p.plan, &*p.graph, "less") == std::vector{0, 1});
   CHECK(kernels_with(p.plan, &*p.graph, "seen").empty());
-  CHECK(says(explain_text(p.plan, &*p.graph), "down, biased; computed again here: less"));
+  CHECK(says(explain_text(p.plan, &*p.graph), "down, biased; also computed here: less"));
   CHECK(explain_why(p.plan, &*p.graph, "less", "down") == "less and down are both in kernel 1\n");
 }
 

@@ -220,6 +220,7 @@ TEST_CASE("a word of another library is told ours, and one that is only short is
   const auto mean = [](const std::string& ours) { return "did you mean '" + ours + "'"; };
 
   CHECK(op("gemm") == mean("matmul"));
+  CHECK(op("norm2") == "did you mean 'reduction' with the mode 'norm2'");
   CHECK(op("attention") == mean("sdpa"));
   CHECK(op("convolution") == mean("conv_fprop"));
   CHECK(op("conv2d") == mean("conv_fprop"));

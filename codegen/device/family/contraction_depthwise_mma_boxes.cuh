@@ -373,7 +373,7 @@ struct BoxedWalk : BandWork<Config, Image, Filter, Body> {
 #pragma unroll
       for (int e = 0; e < each; ++e) now[e] = odd ? sums[e][i ^ 1] : sums[e][i];
       auto fragment = of_channels;
-      read.read(row, i, fragment);
+      if (packs.has(i)) read.read(row, i, fragment);  // tiles may reach over the rows' ends
       const auto pack =
           results_of<Config, Body, Result, Config::channel>(args, now, of_lane, fragment);
       if (packs.has(i))

@@ -222,7 +222,7 @@ struct Loader {
 #pragma unroll
         for (int w = 0; w < 4; ++w) warp_matrix::put_word(to + w * Layout::apart, words[w]);
       else
-        warp_matrix::put(to, {words[0], words[1], words[2], words[3]});
+        warp_matrix::put(to, uint4{words[0], words[1], words[2], words[3]});
     });
   }
 

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "planner/explain/explain.hpp"
+#include "planner/memory/storage.hpp"
 
 namespace sinter {
 namespace {
@@ -99,10 +100,7 @@ class Recomputed {
 
 }  // namespace
 
-bool only_moves(const Node& n) {
-  return n.op == OpKind::reshape || n.op == OpKind::transpose || n.op == OpKind::slice ||
-         n.op == OpKind::concatenate;
-}
+bool only_moves(const Node& n) { return is_view_op(n.op) || n.op == OpKind::concatenate; }
 
 std::vector<std::vector<std::string>> computed_again(const PlanData& p, const Graph& graph) {
   return Recomputed(p, graph).by_kernel(p);

@@ -131,7 +131,7 @@ std::string in_detail(const PlanKernel& k, const std::vector<std::string>& again
                       std::size_t number, std::size_t first, const std::string& gpu) {
   std::string s = fmt::format("\nkernel {}  {}\n  family  {}\n  nodes   {}", number, k.entry,
                               name(k.family), listed(k.nodes, 12));
-  if (!again.empty()) s += fmt::format("; computed again here: {}", listed(again, 12));
+  if (!again.empty()) s += fmt::format("; also computed here: {}", listed(again, 12));
   s += "\n";
   s += fmt::format("  launch  {} block{} of {} threads", k.grid, k.grid == 1 ? "" : "s", k.block);
   if (k.shared_bytes > 0) s += fmt::format(", {} bytes of shared memory", k.shared_bytes);

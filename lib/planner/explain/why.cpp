@@ -53,13 +53,12 @@ std::vector<int> kernels_with(const PlanData& p, const Graph* graph, const std::
 
 Apart why_apart(const PlanData& p, const Graph* graph, const std::string& a, const std::string& b) {
   Apart apart{kernels_with(p, graph, a), kernels_with(p, graph, b), {}, {}};
-  // A node that is computed again is in the kernel of each reader.
-  const auto has_all = [&](const auto& kernels, const std::string& node, const auto& others) {
-    return kernels == others || (taking(p, node).empty() && std::ranges::includes(kernels, others));
-  };
-  apart.together = !apart.kernels_a.empty() && !apart.kernels_b.empty() &&
-                   (has_all(apart.kernels_a, a, apart.kernels_b) ||
-                    has_all(apart.kernels_b, b, apart.kernels_a));
+  // A node that is computed in the kernels of its readers is in each of these.
+  std::vector<int> both;
+  std::ranges::set_intersection(apart.kernels_a, apart.kernels_b, std::back_inserter(both));
+  apart.together = !both.empty() && (apart.kernels_a == apart.kernels_b || taking(p, a).empty() ||
+                                     taking(p, b).empty());
+  if (apart.together) apart.kernels_a = apart.kernels_b = both;
   if (apart.together) return apart;
   apart.between = passing(explain(p, nullptr), apart.kernels_a, apart.kernels_b);
   const auto collect = [&](const auto& of_a, const auto& of_b) {
@@ -92,8 +91,9 @@ std::string explain_why(const PlanData& p, const Graph* graph, const std::string
                      c.microseconds);
   for (const auto& c : apart.cuts) s += said(c);
   if (apart.cuts.empty())
-    s += "  no fusion pattern covers both: nodes with a view between them, and two products of one "
-         "operand, stay in separate kernels\n";
+    s +=
+        "  no fusion pattern was asked about both: nothing passes from one to the other, or a view "
+        "lies between them\n";
   return s;
 }
 

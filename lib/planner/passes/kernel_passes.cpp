@@ -105,8 +105,9 @@ constexpr KernelPass kPasses[] = {
      "Only blocks of pixels with halos can, which the pass before may have chosen.", true,
      pool_pixels},
     {"merge_siblings",
-     "Neighbouring small elementwise or row kernels over one domain, of which neither reads what "
-     "the other writes, are one.",
+     "Elementwise or row kernels over one domain, of which neither reads or overwrites what the "
+     "other writes, are one: small ones, and of any size those that make outputs of inputs element "
+     "by element; also past kernels that do not depend on them.",
      "Behind the passes that make such kernels.", true, merge_siblings},
     {"write_zeros_beside",
      "Zeros of dQ's sums are written by the row kernel before theirs that has as many elements.",

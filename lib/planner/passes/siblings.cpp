@@ -15,6 +15,7 @@ constexpr double kSmall = 2 << 20;  // bytes that a kernel moves
 struct Most {                       // of the merged kernel
   std::size_t ports, statements;
 };
+// (Updates: as many statements as a kernel has nodes at the most, and their tensors.)
 constexpr Most kOfSmall{12, 64}, kOfUpdates{28, 160};
 
 bool reads_only_here(const Statement& s) {
@@ -58,8 +59,9 @@ bool is_small(const KernelSpec& spec, std::span<const Alias> aliases) {
 }
 
 // Whether the kernel reads whole contiguous inputs of the graph, and single elements, and writes
-// such outputs (what a training step makes of a parameter). Neither is in the second-level cache
-// for another kernel's sake, nor does an element of an output that lies in an input pass from one
+// such outputs (what a training step makes of a parameter). Nothing that it reads was just
+// written, and no kernel behind it reads what it writes, so that merging loses nothing from the
+// second-level cache; nor does an element of an output that lies in an input pass from one
 // thread to another.
 bool is_update(const KernelSpec& spec, const Graph& lowered, std::span<const Alias> aliases) {
   if (!spec.as_pointwise()) return false;

@@ -1,6 +1,7 @@
-// Small kernels side by side over the same domain, of which neither reads what the other writes,
-// become one: what they take is mostly their launches. (The sums over all images that end the
-// gradients of a norm's scale and bias; updates of small parameters.)
+// Kernels over the same domain, of which neither reads or overwrites what the other writes, become
+// one: small ones, which take mostly their launches (the sums over all images that end the
+// gradients of a norm's scale and bias), and of any size updates, which make outputs of inputs
+// element by element (parameters of one size).
 #pragma once
 #include <span>
 #include <vector>

@@ -79,7 +79,7 @@ std::vector<KernelSpec> align_biases(KernelSpec& spec, const DeviceModel& device
 std::optional<KernelSpec> align_bias(KernelSpec& spec, const DeviceModel& device,
                                      Temporaries& temporaries) {
   using B = AttentionBackwardSpec;
-  // Microseconds that the box saves of each score (attention.md, biases of gradients).
+  // Microseconds that the box saves of each score (tools/benchmarks/decisions/attention.md).
   constexpr double kOfScore = 0.8e-6;
   const auto plan = plan_attention_backward(spec, device);
   if (!plan || plan->by_warps || plan->wide || plan->beside) return {};

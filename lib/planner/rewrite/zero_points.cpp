@@ -1,9 +1,8 @@
 // Zero points of quantised operands, behind the product of what lies in memory.
 //
-//     A8 - za --.                   A8 --.
-//               matmul -> C   =>         matmul -> - za * sums of (B8 - zb) -> - sums of A8 * zb ->
-//               C
-//     B8 - zb --'                   B8 --'
+//     A8 - za --.              A8 --.
+//               matmul -> C  =>     matmul -> - za * sums of (B8 - zb) -> - sums of A8 * zb -> C
+//     B8 - zb --'              B8 --'
 #include <algorithm>
 #include <cmath>
 
@@ -85,6 +84,8 @@ bool zero_points(MovedViews& views, NodeId id) {
       n.attributes != Attributes{MatmulAttributes{}} || rank < 2 || g[a].dim.size() != rank ||
       g[b].dim.size() != rank)
     return false;
+  // One row or column is a sum along rows, which reads each operand once.
+  if (g[y].dim[along_a] == 1 || g[y].dim[along_b] == 1) return false;
   const std::int64_t k = g[a].dim[along_a];
   const auto of_a = quantised(g, a, along_a), of_b = quantised(g, b, along_b);
   // No sum of them leaves i32, in whichever order they are taken.
@@ -126,8 +127,8 @@ bool zero_points(MovedViews& views, NodeId id) {
 extern constinit const Pass zero_points_pass{
     "zero_points",
     "A product of i8 or u8 less their zero points is that of the bytes, which tensor cores "
-    "multiply, "
-    "less sums of either operand times the other's zero point; of so many terms that none leaves "
+    "multiply, less "
+    "sums of either operand times the other's zero point; of so many terms that none leaves "
     "i32.",
     at_matmuls, zero_points};
 

@@ -267,9 +267,9 @@ std::vector<KernelSpec> finish_results(KernelSpec spec, const PlanContext& conte
 
 std::vector<KernelSpec> split_columns(KernelSpec spec, const PlanContext& context,
                                       Temporaries& temporaries) {
-  // Rows have phases and partial results of their own.
   const bool results = std::visit(
-      Overloaded{[](const RowwiseSpec&) { return false; }, [](const auto&) { return true; }},
+      Overloaded{[](const ContractionSpec&) { return true; },
+                 [](const AttentionSpec&) { return true; }, [](const auto&) { return false; }},
       spec.family);
   return results ? finish_results(std::move(spec), context, temporaries)
                  : finish_columns(std::move(spec), context, temporaries);
