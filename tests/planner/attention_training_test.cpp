@@ -30,8 +30,8 @@ Partition with_forward(bool again) {
   return for_sm_90a(*g);
 }
 
-// What the kernel of gradients of windows with a bias of heads reads of it.
-bool reads_boxes(std::int64_t entries, std::int64_t keys, double softcap = 0) {
+// The kernel of gradients of windows with a bias of heads.
+KernelSpec gradients(std::int64_t entries, std::int64_t keys, double softcap = 0) {
   auto g = Shared<Graph>::make(GraphOptions{.name = "windows", .io = bf16, .intermediate = f32});
   const Dims dim{entries, 6, keys, 32};
   const Tensor stats = g->tensor({.name = "stats", .dim = {entries, 6, keys, 1}, .data_type = f32});
@@ -43,16 +43,35 @@ bool reads_boxes(std::int64_t entries, std::int64_t keys, double softcap = 0) {
   g->output(r.dbias, "dbias");
   REQUIRE(g->check().empty());
   for (const KernelSpec& kernel : for_sm_90a(*g).kernels)
-    if (kernel.as_attention_backward()) {
-      const auto plan = plan_attention_backward(kernel, device_model("sm_90a"));
-      REQUIRE(plan);
-      return plan->beside.has_value();
-    }
+    if (kernel.as_attention_backward()) return kernel;
   FAIL("no gradients");
-  return false;
+  return {};
+}
+// What it reads of the bias.
+bool reads_boxes(std::int64_t entries, std::int64_t keys, double softcap = 0) {
+  const auto plan =
+      plan_attention_backward(gradients(entries, keys, softcap), device_model("sm_90a"));
+  REQUIRE(plan);
+  return plan->beside.has_value();
+}
+
+// Forward of windows, whose parts of the keys another kernel could add up.
+Partition windows(std::int64_t keys) {
+  auto g = Shared<Graph>::make(GraphOptions{.name = "windows", .io = bf16, .intermediate = f32});
+  const Dims dim{1024, 6, keys, 32};
+  g->output(sdpa(input(*g, "q", dim), input(*g, "k", dim), input(*g, "v", dim), {}).o, "o");
+  REQUIRE(g->check().empty());
+  return for_sm_90a(*g);
 }
 
 }  // namespace
+
+TEST_CASE("one tile of keys is not shared") {
+  const Partition p = windows(49);
+  REQUIRE(families(p) == std::vector{Family::attention});
+  CHECK(p.kernels[0].attention().parts == -1);
+  CHECK(p.kernels[0].attention().splits == 1);
+}
 
 TEST_CASE("Delta of gradients beside forward reads O, which forward stores") {
   const auto written = [](bool again) {
@@ -71,6 +90,16 @@ TEST_CASE("biases whose lines TMA does not take are copied where many scores rea
   CHECK(reads_boxes(1024, 49, 20.0));  // the score's gradient reads it, too
   CHECK(reads_boxes(1024, 64));
   CHECK_FALSE(reads_boxes(9, 49));  // not worth a kernel
+}
+
+TEST_CASE("sums of a bias's gradient lie in lines of 32 bytes") {
+  const auto step_of_rows = [](std::int64_t keys) {
+    const KernelSpec k = gradients(1024, keys);
+    const auto port = static_cast<std::size_t>(k.attention_backward().dbias);
+    return k.ports[port].access.stride[AttentionBackwardSpec::m];
+  };
+  CHECK(step_of_rows(49) == 56);
+  CHECK(step_of_rows(64) == 64);
 }
 
 }  // namespace sinter::test::training

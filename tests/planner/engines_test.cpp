@@ -81,6 +81,20 @@ TEST_CASE("the cheaper of two plans for wgmma runs a strided convolution") {
   }
 }
 
+TEST_CASE("half the SMs take twice the time of a product on CUDA cores") {
+  const auto g = product(4096, 4096, 1024, DataType::f32);
+  REQUIRE(g->check().empty());
+  const Lowered l = lower(*g);
+  const KernelSpec spec = partition(*l.graph, true, "", l.regions).kernels.back();
+  REQUIRE(spec.as_contraction());
+  const DeviceModel whole = device_model("sm_90a");
+  DeviceModel half = whole;
+  half.sms /= 2;
+  const double us = schedule_simt(spec, whole).microseconds;
+  CHECK(schedule_simt(spec, half).microseconds > 1.9 * us);
+  CHECK(schedule_simt(spec, half).microseconds < 2.1 * us);
+}
+
 TEST_CASE("tensor cores multiply large f32 factors as bf16 parts") {
   const auto large = for_sm_90a(*product(1024, 1024, 1000, f32));
   REQUIRE(families(large) ==

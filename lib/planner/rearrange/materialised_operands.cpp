@@ -145,8 +145,8 @@ double stored_channels_first(const KernelSpec& spec, double us, bool groups) {
   return groups ? us * kChannelsFirst : us;
 }
 
-void say_why(const std::vector<KernelSpec>& kernels, std::string_view why, double us, double whole,
-             const FusionState& state, std::vector<PlanCut>& cuts) {
+void say_why(const std::vector<KernelSpec>& kernels, const WrittenFirst& text, double us,
+             double whole, const FusionState& state, std::vector<PlanCut>& cuts) {
   for (const KernelSpec& kernel : kernels) {
     if (&kernel == &product_of(kernels)) continue;
     const auto written = std::find_if(kernel.ports.begin(), kernel.ports.end(),
@@ -156,12 +156,9 @@ void say_why(const std::vector<KernelSpec>& kernels, std::string_view why, doubl
                     written->name,
                     fmt::format("{}, for {}'s fastest engine: about {:.1f} us in all, {:.1f} us "
                                 "as it is",
-                                why, state.device().target, us, whole),
+                                text.why, state.device().target, us, whole),
                     {},
-                    reads_input(kernel, state) ? kRearrange
-                    : why.ends_with("channels are put together in memory first")
-                        ? "give the tensor that is copied its channels innermost"
-                        : ""});
+                    std::string(reads_input(kernel, state) ? kRearrange : text.fix)});
   }
 }
 
@@ -169,7 +166,7 @@ void say_why(const std::vector<KernelSpec>& kernels, std::string_view why, doubl
 // faster once `make` has written their operands otherwise. Empty where they are faster as they are,
 // unless `anyway`.
 std::vector<KernelSpec> if_faster(std::vector<KernelSpec> (*make)(const KernelSpec&, Temporaries&),
-                                  std::string_view why, const KernelSpec& spec,
+                                  const WrittenFirst& text, const KernelSpec& spec,
                                   const FusionState& state, bool anyway, Temporaries& temporaries,
                                   std::vector<PlanCut>& cuts) {
   Temporaries tried = temporaries;
@@ -178,7 +175,7 @@ std::vector<KernelSpec> if_faster(std::vector<KernelSpec> (*make)(const KernelSp
   const double us = microseconds_of(kernels, state),
                whole = choose_depth_parts(spec, state.context()).microseconds;
   if (us >= whole && !anyway) return {};
-  say_why(kernels, why, us, whole, state, cuts);
+  say_why(kernels, text, us, whole, state, cuts);
   temporaries = std::move(tried);
   return kernels;
 }
@@ -197,7 +194,7 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   const ScheduledKernel as_it_is = schedule_kernel(spec, state.context());
   if (!as_it_is.warpgroups() && state.device().overrides.depthwise.empty()) {
     if (auto kernels = if_faster(
-            widened, "its 8-bit factors are written as bf16 first, which tensor cores multiply",
+            widened, {"its 8-bit factors are written as bf16 first, which tensor cores multiply"},
             spec, state, anyway, temporaries, cuts);
         !kernels.empty())
       return kernels;
@@ -205,8 +202,8 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
     // 73 us by loads, 51 so; 64 x 384 x 28 x 28 72 and 94, 64 x 96 x 56 x 56 77 and 103.)
     const bool small = as_it_is.as<DepthwisePlanesConfig>() != nullptr;
     if (small || anyway)
-      if (auto kernels = if_faster(depthwise_last, "its channels are put together in memory first",
-                                   spec, state, anyway, temporaries, cuts);
+      if (auto kernels =
+              if_faster(depthwise_last, kChannelsLast, spec, state, anyway, temporaries, cuts);
           !kernels.empty())
         return kernels;
   }
@@ -226,7 +223,7 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   std::optional<double> whole;
   struct {
     double us = HUGE_VAL;
-    std::string_view why;
+    WrittenFirst text;
     std::vector<KernelSpec> kernels;
     Temporaries temporaries{0};
   } best;
@@ -254,10 +251,10 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
     const bool leaves_mma =
         by_mma && r.of_mma > 1 && choose_depth_parts(product_of(kernels), state.context()).by_wgmma;
     if (us >= *whole * (leaves_mma ? r.of_mma : r.narrow ? kOfGroups : 1) && !anyway) continue;
-    if (us < best.us) best = {us, r.why, std::move(kernels), std::move(tried)};
+    if (us < best.us) best = {us, r.text, std::move(kernels), std::move(tried)};
   }
   if (best.kernels.empty()) return {};
-  say_why(best.kernels, best.why, best.us, *whole, state, cuts);
+  say_why(best.kernels, best.text, best.us, *whole, state, cuts);
   temporaries = std::move(best.temporaries);
   return std::move(best.kernels);
 }

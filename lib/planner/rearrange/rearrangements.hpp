@@ -10,9 +10,18 @@ namespace sinter {
 
 // A way in which a convolution, or a matmul, becomes several kernels, one of which multiplies;
 // `why`: what the others are there for.
+// Why operands are written otherwise first, and what the user could do so that they need not be;
+// empty: nothing is known.
+struct WrittenFirst {
+  std::string_view why, fix = {};
+};
+inline constexpr WrittenFirst kChannelsLast{
+    "its channels are put together in memory first",
+    "give the tensor that is copied its channels innermost"};
+
 struct Rearrangement {
   std::vector<KernelSpec> (*make)(const KernelSpec& spec, int way, Temporaries& temporaries);
-  std::string_view why;
+  WrittenFirst text;
   bool always = true;  // else only of those that the engine of warpgroups does not run as they are
   int ways = 1;        // of which the fastest counts
   bool matmuls = false;
