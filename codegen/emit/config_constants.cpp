@@ -9,9 +9,6 @@
 namespace sinter {
 namespace {
 
-// Engines that read none besides what all have.
-void add_constants(const KernelSpec&, const auto&, std::vector<ConfigConstant>&) {}
-
 void add_constants(const KernelSpec& spec, const PointwiseConfig& s,
                    std::vector<ConfigConstant>& c) {
   if (s.tiling.on)
