@@ -4,14 +4,11 @@
 #include <map>
 #include <set>
 
+#include "planner/match/fusion_state.hpp"
 #include "planner/memory/storage.hpp"
 
 namespace sinter {
 namespace {
-
-bool contains_node(const std::vector<NodeId>& nodes, NodeId n) {
-  return std::ranges::find(nodes, n) != nodes.end();
-}
 
 // From what the kernel writes back to the sums, or to what it reads. In the order of its nodes.
 std::vector<NodeId> sums_and_behind(const Graph& g, const KernelSpec& spec) {
@@ -27,7 +24,7 @@ std::vector<NodeId> sums_and_behind(const Graph& g, const KernelSpec& spec) {
     open.pop_back();
     if (t < 0 || t >= static_cast<TensorId>(g.tensors().size()) || g[t].producer < 0) continue;
     const Node& n = g.nodes()[static_cast<std::size_t>(g[t].producer)];
-    const bool own = contains_node(spec.nodes, g[t].producer);
+    const bool own = contains(spec.nodes, g[t].producer);
     if (own) found.insert(g[t].producer);
     if (own ? sums(n.op) : !is_view_op(n.op)) continue;
     for (TensorId input : n.inputs)
@@ -56,7 +53,7 @@ std::vector<std::vector<NodeId>> computed_nodes(const Graph& lowered, const Part
       const auto writer = writers.find(p.tensor);
       return !p.written && writer != writers.end() && !kernels[writer->second].as_pointwise() &&
              std::ranges::any_of(kernels[writer->second].nodes,
-                                 [&](NodeId n) { return contains_node(kernels[k].nodes, n); });
+                                 [&](NodeId n) { return contains(kernels[k].nodes, n); });
     });
     if (!adds) continue;
     std::vector<NodeId> own = sums_and_behind(lowered, kernels[k]);

@@ -58,8 +58,10 @@ Apart why_apart(const PlanData& p, const Graph* graph, const std::string& a, con
   std::ranges::set_intersection(apart.kernels_a, apart.kernels_b, std::back_inserter(both));
   apart.together = !both.empty() && (apart.kernels_a == apart.kernels_b || taking(p, a).empty() ||
                                      taking(p, b).empty());
-  if (apart.together) apart.kernels_a = apart.kernels_b = both;
-  if (apart.together) return apart;
+  if (apart.together) {
+    apart.kernels_a = apart.kernels_b = both;
+    return apart;
+  }
   apart.between = passing(explain(p, nullptr), apart.kernels_a, apart.kernels_b);
   const auto collect = [&](const auto& of_a, const auto& of_b) {
     for (const auto& c : p.cuts)
@@ -80,9 +82,7 @@ std::string explain_why(const PlanData& p, const Graph* graph, const std::string
   const Apart apart = why_apart(p, graph, a, b);
   if (apart.together)
     return fmt::format("{} and {} are both in {}\n", a, b,
-                       kernels_listed(std::ranges::min(apart.kernels_a, apart.kernels_b, {},
-                                                       &std::vector<int>::size),
-                                      kMostKernelsNamed));
+                       kernels_listed(apart.kernels_a, kMostKernelsNamed));
   std::string s =
       fmt::format("{} is in {}, {} in {}\n", a, kernels_listed(apart.kernels_a, kMostKernelsNamed),
                   b, kernels_listed(apart.kernels_b, kMostKernelsNamed));

@@ -76,8 +76,8 @@ std::vector<KernelSpec> align_biases(KernelSpec& spec, const DeviceModel& device
   return kernels;
 }
 
-std::optional<KernelSpec> align_bias(KernelSpec& spec, const DeviceModel& device,
-                                     Temporaries& temporaries) {
+std::optional<KernelSpec> align_gradient_bias(KernelSpec& spec, const DeviceModel& device,
+                                              Temporaries& temporaries) {
   using B = AttentionBackwardSpec;
   // Microseconds that the box saves of each score (tools/benchmarks/decisions/attention.md).
   constexpr double kOfScore = 0.8e-6;

@@ -13,7 +13,7 @@ std::vector<KernelSpec> align_biases(KernelSpec& spec, const DeviceModel& device
                                      Temporaries& temporaries);
 // The same of gradients, which read one number of a score from boxes of 16 bits
 // (AttentionBackwardConfig::beside).
-std::optional<KernelSpec> align_bias(KernelSpec& spec, const DeviceModel& device,
-                                     Temporaries& temporaries);
+std::optional<KernelSpec> align_gradient_bias(KernelSpec& spec, const DeviceModel& device,
+                                              Temporaries& temporaries);
 
 }  // namespace sinter

@@ -338,7 +338,7 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const PlanCo
     kernels.push_back(written_first(spec, operand, indices, operand.type, temporaries));
   }
 
-  std::optional<KernelSpec> bias = align_bias(spec, device, temporaries);
+  std::optional<KernelSpec> bias = align_gradient_bias(spec, device, temporaries);
 
   std::vector<KernelSpec> behind;
   prepare_bias_gradient(spec, device, kernels, behind, temporaries);
