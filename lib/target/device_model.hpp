@@ -60,6 +60,7 @@ struct DeviceModel {
   // they measure.
   int tensor_operations = 0;    // on tensor cores, of 16-bit operands; of 8-bit ones twice as many
   int ordinary_operations = 0;  // on CUDA cores, in f32
+  int double_operations = 0;    // in f64, on tensor cores where they have it
 
   PlanOverrides overrides{};
 };

@@ -360,21 +360,6 @@ def small_products_of_two_batches():
 small_products_of_two_batches()
 
 
-def double_precision():
-    g = Graph("double_precision", "f64", "f64", "f64")
-    g.tensor("a", [2, 19, 23])
-    g.tensor("b", [23, 17])
-    g.matmul("a", "b", "c")
-    g.node("softmax", {"X": "c"}, {"Y": "p"}, axis=1)
-    g.pointwise("log", "logs", "p")
-    g.pointwise("mul", "terms", "p", "logs")
-    g.reduction("add", "terms", "entropy", [2, 1, 17])
-    g.output("c", "entropy")
-
-
-double_precision()
-
-
 def gradients_of_rows(name, rows, columns):
     """Two sums a row and two a column, of rows that whole warps share, or blocks."""
     g = Graph("gradients_of_" + name, "bf16")

@@ -15,6 +15,7 @@ import corpus_chained  # noqa: F401
 import corpus_computed_biases  # noqa: F401
 import corpus_convolution  # noqa: F401
 import corpus_depthwise  # noqa: F401
+import corpus_doubles  # noqa: F401
 import corpus_edges  # noqa: F401
 import corpus_f8_caches  # noqa: F401
 import corpus_few_filters  # noqa: F401

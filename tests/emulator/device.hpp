@@ -336,6 +336,34 @@ inline void multiply(tf32, float* d, const unsigned (&a)[4], unsigned b0, unsign
   multiply_all(emulator::Number::tf32, d, a, b0, b1);
 }
 
+inline void multiply(double (&d)[4], const double (&a)[8], const double (&b)[4]) {
+  const unsigned row = threadIdx.x % emulator::kWarp / 4,
+                 column = threadIdx.x % emulator::kWarp % 4 * 2;
+  struct Rows {
+    double at[8];
+  };
+  struct Column {
+    double at[4];
+  };
+  double left[2][16];
+  Rows mine;
+  std::memcpy(mine.at, a, sizeof a);
+  look_around(mine, [&](const auto& of) {
+    for (unsigned k = 0; k < 16; ++k)
+      for (unsigned half = 0; half < 2; ++half)
+        left[half][k] = of(row * 4 + k % 4).at[k / 4 * 2 + half];
+    return 0;
+  });
+  Column own;
+  std::memcpy(own.at, b, sizeof b);
+  look_around(own, [&](const auto& of) {
+    for (unsigned i = 0; i < 4; ++i)
+      for (unsigned k = 0; k < 16; ++k)
+        d[i] = std::fma(left[i / 2][k], of((column + i % 2) * 4 + k % 4).at[k / 4], d[i]);
+    return 0;
+  });
+}
+
 template <class Number>
 void multiply_half(Number number, float* d, unsigned a0, unsigned a1, unsigned b) {
   const unsigned a[4] = {a0, a1, 0, 0};

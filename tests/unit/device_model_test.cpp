@@ -35,6 +35,8 @@ TEST_CASE("every target's table is complete") {
     CHECK(d.launch_microseconds > 0);
     CHECK(d.ordinary_operations >= 128);
     CHECK(d.tensor_operations > d.ordinary_operations);
+    CHECK(d.double_operations > 0);
+    CHECK(d.double_operations <= d.ordinary_operations);
     CHECK(d.clusters_at_once[0] == d.sms);
     for (int blocks = 1; blocks <= 8; ++blocks) {
       const int clusters = d.clusters_at_once[static_cast<std::size_t>(blocks - 1)];

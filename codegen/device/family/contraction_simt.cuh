@@ -11,9 +11,10 @@
 // stores are coalesced.
 //
 // A thread has 4 x 4 results in every 64 x 64 of the tile: in larger tiles it reads fewer factors
-// for each product.
+// for each product. In f64 the tensor cores multiply, twice as many a clock as CUDA cores do.
 #pragma once
 #include "sinter/device/core/math.cuh"
+#include "sinter/device/core/warp_matrix.cuh"
 #include "sinter/device/family/contraction_rows.cuh"
 #include "sinter/device/family/contraction_space.cuh"
 
@@ -70,38 +71,104 @@ struct Tiling {
 };
 
 // Fragment of this thread's element number i in a step of one operand: neighbouring threads along k
-// or along the rows, whichever lies together in memory.
-template <bool k_fastest, int tile>
+// or along the rows, whichever lies together in memory. Of f64, 4 neighbours along k and 4 rows are
+// put at once, as tensor cores read them: 16 that meet in no bank.
+template <class T, bool k_fastest, int tile>
 struct StepPlace {
+  static constexpr int along = sizeof(T) == 8 ? 4 : kStep;  // of k
   int row, k;
   SINTER_DEVICE explicit StepPlace(int i) {
     const int e = static_cast<int>(threadIdx.x) + i * kThreads;
-    row = k_fastest ? e / kStep : e % tile;
-    k = k_fastest ? e % kStep : e / tile;
+    row = k_fastest ? e / along % tile : e % tile;
+    k = k_fastest ? e / (along * tile) * along + e % along : e / tile;
   }
 };
 
-// `zero_dominates`: of A; `marked_zeros`: those of B that are negative.
-template <bool zero_dominates, bool marked_zeros, class T, int each>
-SINTER_DEVICE void multiply(const T* a, const T* b, T (&acc)[each][each]) {
-  constexpr int pitch = Shared<T, each * 16>::pitch;
+// A thread's sums acc[i][j] of the tile's rows thread_row(i / 4) + i % 4 and columns
+// thread_column(j / 4) + j % 4.
+template <class Config>
+struct CudaCores {
+  using T = typename Config::Accumulator;
+  static constexpr int tile = Config::tile, each = tile / 16, pitch = Shared<T, tile>::pitch;
+  // zero_dominates: of A; marked_zeros: those of B that are negative.
+  static constexpr bool zero_dominates = Config::zero_dominates, marked_zeros = requires {
+    Config::marked_zeros;
+  };
+  static constexpr bool runs = true;  // that are folded
+
+  static SINTER_DEVICE void multiply(const T* a, const T* b, T (&acc)[each][each]) {
 #pragma unroll 8
-  for (int k = 0; k < kStep; ++k) {
-    Quad<T> x[each / 4], y[each / 4];
+    for (int k = 0; k < kStep; ++k) {
+      Quad<T> x[each / 4], y[each / 4];
 #pragma unroll
-    for (int i = 0; i < each / 4; ++i) {
-      x[i] = *reinterpret_cast<const Quad<T>*>(a + k * pitch + thread_row(i));
-      y[i] = *reinterpret_cast<const Quad<T>*>(b + k * pitch + thread_column(i));
+      for (int i = 0; i < each / 4; ++i) {
+        x[i] = *reinterpret_cast<const Quad<T>*>(a + k * pitch + thread_row(i));
+        y[i] = *reinterpret_cast<const Quad<T>*>(b + k * pitch + thread_column(i));
+      }
+#pragma unroll
+      for (int i = 0; i < each; ++i)
+#pragma unroll
+        for (int j = 0; j < each; ++j)
+          if ((!zero_dominates || x[i / 4].at[i % 4] != T(0)) &&
+              (!marked_zeros || y[j / 4].at[j % 4] != T(0) || T(1) / y[j / 4].at[j % 4] > T(0)))
+            acc[i][j] = math::fma(x[i / 4].at[i % 4], y[j / 4].at[j % 4], acc[i][j]);
     }
-#pragma unroll
-    for (int i = 0; i < each; ++i)
-#pragma unroll
-      for (int j = 0; j < each; ++j)
-        if ((!zero_dominates || x[i / 4].at[i % 4] != T(0)) &&
-            (!marked_zeros || y[j / 4].at[j % 4] != T(0) || T(1) / y[j / 4].at[j % 4] > T(0)))
-          acc[i][j] = math::fma(x[i / 4].at[i % 4], y[j / 4].at[j % 4], acc[i][j]);
   }
-}
+  // 64 rows of the finished tile.
+  static SINTER_DEVICE void put(const T (&acc)[each][each], int part, T* shared) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+      for (int j = 0; j < each; j += 4) {
+        const T* sums = acc[part * 4 + i] + j;
+        *reinterpret_cast<Quad<T>*>(shared + (thread_row(0) + i) * pitch +
+                                    thread_column(j / 4)) = {{sums[0], sums[1], sums[2], sums[3]}};
+      }
+  }
+};
+
+// Products of f64: a warp has 16 rows and 32 columns, of which acc[j] are the eights of columns as
+// a product of 16 x 8 holds them.
+template <class Config>
+struct TensorCores {
+  static_assert(Config::tile == 64 && is_same<typename Config::Accumulator, double> &&
+                !CudaCores<Config>::zero_dominates && !CudaCores<Config>::marked_zeros);
+  static constexpr int pitch = Shared<double, 64>::pitch;
+  static constexpr bool runs = false;  // whose registers would leave room for one block on an SM
+
+  static SINTER_DEVICE void multiply(const double* a, const double* b, double (&acc)[4][4]) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const double *of_row = a + lane % 4 * pitch + row(),
+                 *of_column = b + lane % 4 * pitch + column() + lane / 4;
+    double x[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x[i] = of_row[i / 2 * 4 * pitch + i % 2 * 8];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      double y[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) y[i] = of_column[i * 4 * pitch + j * 8];
+      warp_matrix::multiply(acc[j], x, y);
+    }
+  }
+  static SINTER_DEVICE void put(const double (&acc)[4][4], int, double* shared) {
+    const int pair = static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        shared[(row() + i / 2 * 8) * pitch + column() + j * 8 + pair + i % 2] = acc[j][i];
+  }
+
+ private:
+  static SINTER_DEVICE int row() {
+    return static_cast<int>(threadIdx.x) / 64 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+  }
+  static SINTER_DEVICE int column() { return static_cast<int>(threadIdx.x) / 32 % 2 * 32; }
+};
+
+template <class Config>
+using Cores = Choice<Config::tensor_cores, TensorCores<Config>, CudaCores<Config>>;
 
 // One operand of one step, from memory to registers.
 template <class Config, bool k_fastest, class Operand, class SetRow, class T, int each>
@@ -110,7 +177,7 @@ SINTER_DEVICE void fetch(const Operand& operand, const typename Problem<Config>:
   using P = Problem<Config>;
 #pragma unroll
   for (int i = 0; i < each; ++i) {
-    const StepPlace<k_fastest, Config::tile> place(i);
+    const StepPlace<T, k_fastest, Config::tile> place(i);
     const typename Config::Index k = step * kStep + place.k;
     typename P::Coord c = batch;
     values[i] = T(0);
@@ -124,7 +191,7 @@ template <bool k_fastest, class T, int each>
 SINTER_DEVICE void put(const T (&values)[each], T* shared) {
 #pragma unroll
   for (int i = 0; i < each; ++i) {
-    const StepPlace<k_fastest, each * 16> place(i);
+    const StepPlace<T, k_fastest, each * 16> place(i);
     shared[place.k * Shared<T, each * 16>::pitch + place.row] = values[i];
   }
 }
@@ -148,6 +215,7 @@ SINTER_DEVICE void sum_tile(const A& a, const B& b, const typename Problem<Confi
                             T (&sum)[each][each]) {
   using Index = typename Config::Index;
   constexpr auto steps = Tiling<Config>::steps;
+  constexpr bool runs = Cores<Config>::runs;
   T acc[each][each] = {};
   T next_a[each], next_b[each];
   const auto load_step = [&](Index step) {
@@ -164,15 +232,13 @@ SINTER_DEVICE void sum_tile(const A& a, const B& b, const typename Problem<Confi
     const int current = static_cast<int>(step & 1);
     const bool more = step + 1 < steps;
     if (more) load_step(step + 1);
-    if (step >= 0) multiply < Config::zero_dominates, requires {
-        Config::marked_zeros;
-      }
-    > (shared.step(current, 0), shared.step(current, 1), acc);
+    if (step >= 0)
+      Cores<Config>::multiply(shared.step(current, 0), shared.step(current, 1), runs ? acc : sum);
     if (more) put_step(current ^ 1);
-    if (steps > kRun && step % kRun == kRun - 1) fold_partials(acc, sum);
+    if (runs && steps > kRun && step % kRun == kRun - 1) fold_partials(acc, sum);
     __syncthreads();
   }
-  fold_partials(acc, sum);
+  if constexpr (runs) fold_partials(acc, sum);
 }
 
 template <class Config, class A, class B, class Epilogue, class Rows>
@@ -212,15 +278,7 @@ SINTER_DEVICE void run(const A& a, const B& b, const Epilogue& epilogue, const R
 
 #pragma unroll
     for (int part = 0; part < tile_size / 64; ++part) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-#pragma unroll
-        for (int j = 0; j < each; j += 4) {
-          const T* four = acc[part * 4 + i] + j;
-          *reinterpret_cast<Quad<T>*>(shared.values + (thread_row(0) + i) * pitch +
-                                      thread_column(j / 4)) = {
-              {four[0], four[1], four[2], four[3]}};
-        }
+      Cores<Config>::put(acc, part, shared.values);
       __syncthreads();
 #pragma unroll 1
       for (int e = static_cast<int>(threadIdx.x); e < 64 * tile_size; e += kThreads) {

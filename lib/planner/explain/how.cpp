@@ -125,6 +125,8 @@ std::string how_mma(Config& get, const PlanKernel&, std::string_view gpu) {
 }
 
 std::string how_simt(Config& get, const PlanKernel&, std::string_view) {
+  if (get("tensor_cores"))
+    return fmt::format("tiles of {0} x {0} results on tensor cores, in f64", get("tile"));
   return fmt::format("tiles of {0} x {0} results on CUDA cores, as ", get("tile")) +
          (get("zero_dominates")
               ? "products with a zero of A are zero also where B is infinite, and operands are "

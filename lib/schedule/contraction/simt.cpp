@@ -12,14 +12,17 @@ namespace {
 
 // In tiles of which an SM works on one at a time, or on several more slowly.
 double microseconds(const KernelSpec& spec, int tile, double tiles, const DeviceModel& device) {
-  // Of what CUDA cores could multiply and add, in small tiles and in large ones, fitted on an H200
-  // (15 and 35 million operations a microsecond).
-  constexpr double kShare = 0.2775, kShareLarge = 0.6473;
+  // Of what CUDA cores could multiply and add, in small tiles and in large ones, and of what tensor
+  // cores could in f64, fitted on an H200 (15, 35 and 27 million operations a microsecond).
+  constexpr double kShare = 0.2775, kShareLarge = 0.6473, kShareDouble = 0.5;
   const double rounds = std::ceil(tiles / device.sms),
                depth = elements(spec.extent, spec.extent.size() - spec.contraction().k(),
                                 spec.extent.size()),
-               of_sm = (tile == kLargeTile ? kShareLarge : kShare) * device.ordinary_operations *
-                       device.clock;
+               operations =
+                   spec.contraction().accumulate == DataType::f64
+                       ? kShareDouble * device.double_operations
+                       : (tile == kLargeTile ? kShareLarge : kShare) * device.ordinary_operations,
+               of_sm = operations * device.clock;
   return device.launch_microseconds + std::max(rounds * 2.0 * tile * tile * depth / of_sm,
                                                bytes_moved(spec) / device.memory_bandwidth);
 }
@@ -30,6 +33,11 @@ double tiles_of(const KernelSpec& spec, int tile) {
     return std::ceil(elements(spec.extent, from, from + size) / tile);
   };
   return elements(spec.extent, 0, c.first_m()) * along(c.first_m(), c.m) * along(c.first_n(), c.n);
+}
+
+constexpr int kBlocksBeside = 2;  // whose barriers and loads hide behind each other's products
+bool is_plain_load(const Body& body) {
+  return std::all_of(body.statements.begin(), body.statements.end(), is_load);
 }
 
 void take_tile(SimtConfig& s, int tile, const KernelSpec& spec, const DeviceModel& device) {
@@ -50,6 +58,9 @@ SimtConfig schedule_simt(const KernelSpec& spec, const DeviceModel& device) {
   s.a_k_fastest = !prefers(spec, c.a().body, last_k, last_m, is_load);
   s.b_k_fastest = !prefers(spec, c.b().body, last_k, last_n, is_load);
   s.n_fastest = !prefers(spec, spec.body, last_n, last_m, is_store);
+  s.tensor_cores = c.accumulate == DataType::f64 && c.zero_dominates == ZeroOf::neither;
+  if (s.tensor_cores && is_plain_load(c.a().body) && is_plain_load(c.b().body))
+    s.least_blocks = kBlocksBeside;
   // Large tiles read half as many factors for each product and are 1.3 times as fast, but need
   // enough results to occupy most SMs, and four times the registers: those of doubles
   // would not fit.

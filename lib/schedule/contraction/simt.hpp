@@ -1,5 +1,5 @@
-// How a contraction runs on CUDA cores; see codegen/device/family/contraction_simt.cuh. A pure
-// function of the spec and the device model.
+// How a contraction runs on CUDA cores, or in f64 on tensor cores; see
+// codegen/device/family/contraction_simt.cuh. A pure function of the spec and the device model.
 #pragma once
 #include <optional>
 
@@ -15,6 +15,7 @@ struct SimtConfig : Launch {
   int tile = kSmallTile;  // its rows and columns
   // Along which index neighbouring threads read A and B and write the result.
   bool a_k_fastest = true, b_k_fastest = true, n_fastest = true;
+  bool tensor_cores = false;  // multiply, which f64 they do
 };
 
 SimtConfig schedule_simt(const KernelSpec& spec, const DeviceModel& device);

@@ -14,6 +14,7 @@ struct Config {
   static constexpr bool a_k_fastest = true;
   static constexpr bool b_k_fastest = false;
   static constexpr bool n_fastest = true;
+  static constexpr bool tensor_cores = false;
   static constexpr bool zero_dominates = false;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<1, 0, 1>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 1, 6>; };
@@ -50,6 +51,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_732be391(const __grid_constant__ Args args) {
+void sinter_contraction_69bf4b31(const __grid_constant__ Args args) {
   sinter::contraction::run<Config>(OperandA{args}, OperandB{args}, Body{args}, sinter::AllRows{});
 }

@@ -15,6 +15,7 @@ struct Config {
   static constexpr bool a_k_fastest = false;
   static constexpr bool b_k_fastest = true;
   static constexpr bool n_fastest = false;
+  static constexpr bool tensor_cores = true;
   static constexpr bool zero_dominates = false;
   struct AAccess : sinter::Strided { using Stride = sinter::Dims<1, 0, 65>; };
   struct BAccess : sinter::Strided { using Stride = sinter::Dims<0, 17, 1>; };
@@ -55,6 +56,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_b0fd95de(const __grid_constant__ Args args) {
+void sinter_contraction_ef4d7e5e(const __grid_constant__ Args args) {
   sinter::contraction::run<Config>(OperandA{args}, OperandB{args}, Body{args}, sinter::AllRows{});
 }
