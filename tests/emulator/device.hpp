@@ -336,30 +336,16 @@ inline void multiply(tf32, float* d, const unsigned (&a)[4], unsigned b0, unsign
   multiply_all(emulator::Number::tf32, d, a, b0, b1);
 }
 
-inline void multiply(double (&d)[4], const double (&a)[8], const double (&b)[4]) {
-  const unsigned row = threadIdx.x % emulator::kWarp / 4,
-                 column = threadIdx.x % emulator::kWarp % 4 * 2;
-  struct Rows {
-    double at[8];
+inline void multiply(double (&d)[4], const double (&a)[4], const double (&b)[2]) {
+  struct Operands {
+    double a[4], b[2];
   };
-  struct Column {
-    double at[4];
-  };
-  double left[2][16];
-  Rows mine;
-  std::memcpy(mine.at, a, sizeof a);
-  look_around(mine, [&](const auto& of) {
-    for (unsigned k = 0; k < 16; ++k)
-      for (unsigned half = 0; half < 2; ++half)
-        left[half][k] = of(row * 4 + k % 4).at[k / 4 * 2 + half];
-    return 0;
-  });
-  Column own;
-  std::memcpy(own.at, b, sizeof b);
-  look_around(own, [&](const auto& of) {
+  const unsigned lane = threadIdx.x % emulator::kWarp;
+  look_around(Operands{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}}, [&](const auto& of) {
     for (unsigned i = 0; i < 4; ++i)
-      for (unsigned k = 0; k < 16; ++k)
-        d[i] = std::fma(left[i / 2][k], of((column + i % 2) * 4 + k % 4).at[k / 4], d[i]);
+      for (unsigned k = 0; k < 8; ++k)
+        d[i] = std::fma(of(lane / 4 * 4 + k % 4).a[k / 4 * 2 + i / 2],
+                        of((lane % 4 * 2 + i % 2) * 4 + k % 4).b[k / 4], d[i]);
     return 0;
   });
 }

@@ -192,20 +192,19 @@ SINTER_MULTIPLY_HALF(f16, "f16")
 SINTER_MULTIPLY_HALF(bf16, "bf16")
 #undef SINTER_MULTIPLY_HALF
 
-// d += a b of f64, for 16 elements of k: a thread holds of a rows lane / 4 and eight further down,
-// by turns, at k = lane % 4, 4 + lane % 4, and so on; of b column lane / 4 at the same k; of d what
-// it holds of every product.
-SINTER_DEVICE void multiply(double (&d)[4], const double (&a)[8], const double (&b)[4]) {
+// d += a b of f64, for 8 elements of k: a thread holds of a rows lane / 4 and eight further down, by
+// turns, at k = lane % 4 and 4 + lane % 4; of b column lane / 4 at the same k; of d what it holds of
+// every product.
+SINTER_DEVICE void multiply(double (&d)[4], const double (&a)[4], const double (&b)[2]) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7, %8, "
-      "%9, %10, %11}, {%12, %13, %14, %15}, {%0, %1, %2, %3};"
+      "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
       : "+d"(d[0]), "+d"(d[1]), "+d"(d[2]), "+d"(d[3])
-      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(a[4]), "d"(a[5]), "d"(a[6]), "d"(a[7]),
-        "d"(b[0]), "d"(b[1]), "d"(b[2]), "d"(b[3]));
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
 #else
 #pragma unroll
-  for (int i = 0; i < 8; ++i)
+  for (int i = 0; i < 4; ++i)
     asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
                  : "+d"(d[i % 2 * 2]), "+d"(d[i % 2 * 2 + 1])
                  : "d"(a[i]), "d"(b[i / 2]));

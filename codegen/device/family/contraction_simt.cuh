@@ -71,16 +71,14 @@ struct Tiling {
 };
 
 // Fragment of this thread's element number i in a step of one operand: neighbouring threads along k
-// or along the rows, whichever lies together in memory. Of f64, 4 neighbours along k and 4 rows are
-// put at once, as tensor cores read them: 16 that meet in no bank.
-template <class T, bool k_fastest, int tile>
+// or along the rows, whichever lies together in memory.
+template <bool k_fastest, int tile>
 struct StepPlace {
-  static constexpr int along = sizeof(T) == 8 ? 4 : kStep;  // of k
   int row, k;
   SINTER_DEVICE explicit StepPlace(int i) {
     const int e = static_cast<int>(threadIdx.x) + i * kThreads;
-    row = k_fastest ? e / along % tile : e % tile;
-    k = k_fastest ? e / (along * tile) * along + e % along : e / tile;
+    row = k_fastest ? e / kStep : e % tile;
+    k = k_fastest ? e % kStep : e / tile;
   }
 };
 
@@ -95,6 +93,8 @@ struct CudaCores {
     Config::marked_zeros;
   };
   static constexpr bool runs = true;  // that are folded
+
+  static SINTER_DEVICE int place(int k, int row) { return k * pitch + row; }  // in a step
 
   static SINTER_DEVICE void multiply(const T* a, const T* b, T (&acc)[each][each]) {
 #pragma unroll 8
@@ -136,34 +136,41 @@ struct TensorCores {
   static constexpr int pitch = Shared<double, 64>::pitch;
   static constexpr bool runs = false;  // whose registers would leave room for one block on an SM
 
+  // In a step: of 16 banks neither 16 neighbours along k, as threads put them, nor four along k in
+  // each of four rows, as the tensor cores take them, have one in common.
+  static SINTER_DEVICE int place(int k, int row) { return k * pitch + (row ^ k / 4); }
+
   static SINTER_DEVICE void multiply(const double* a, const double* b, double (&acc)[4][4]) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const double *of_row = a + lane % 4 * pitch + row(),
-                 *of_column = b + lane % 4 * pitch + column() + lane / 4;
-    double x[8];
+    int of_lane[4];  // at 4 i + lane % 4 along k
 #pragma unroll
-    for (int i = 0; i < 8; ++i) x[i] = of_row[i / 2 * 4 * pitch + i % 2 * 8];
+    for (int i = 0; i < 4; ++i) of_lane[i] = place(4 * i + lane % 4, lane / 4);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      double y[4];
+    for (int half = 0; half < 4; half += 2) {
+      double x[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) y[i] = of_column[i * 4 * pitch + j * 8];
-      warp_matrix::multiply(acc[j], x, y);
+      for (int i = 0; i < 4; ++i) x[i] = a[of_lane[half + i / 2] + row() + i % 2 * 8];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        double y[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) y[i] = b[of_lane[half + i] + column() + j * 8];
+        warp_matrix::multiply(acc[j], x, y);
+      }
     }
   }
   static SINTER_DEVICE void put(const double (&acc)[4][4], int, double* shared) {
-    const int pair = static_cast<int>(threadIdx.x) % 4 * 2;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
     for (int j = 0; j < 4; ++j)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        shared[(row() + i / 2 * 8) * pitch + column() + j * 8 + pair + i % 2] = acc[j][i];
+        shared[(row() + i / 2 * 8 + lane / 4) * pitch + column() + j * 8 + lane % 4 * 2 + i % 2] =
+            acc[j][i];
   }
 
  private:
-  static SINTER_DEVICE int row() {
-    return static_cast<int>(threadIdx.x) / 64 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
-  }
+  static SINTER_DEVICE int row() { return static_cast<int>(threadIdx.x) / 64 * 16; }  // the warp's
   static SINTER_DEVICE int column() { return static_cast<int>(threadIdx.x) / 32 % 2 * 32; }
 };
 
@@ -177,7 +184,7 @@ SINTER_DEVICE void fetch(const Operand& operand, const typename Problem<Config>:
   using P = Problem<Config>;
 #pragma unroll
   for (int i = 0; i < each; ++i) {
-    const StepPlace<T, k_fastest, Config::tile> place(i);
+    const StepPlace<k_fastest, Config::tile> place(i);
     const typename Config::Index k = step * kStep + place.k;
     typename P::Coord c = batch;
     values[i] = T(0);
@@ -187,12 +194,12 @@ SINTER_DEVICE void fetch(const Operand& operand, const typename Problem<Config>:
     }
   }
 }
-template <bool k_fastest, class T, int each>
+template <bool k_fastest, class Cores, class T, int each>
 SINTER_DEVICE void put(const T (&values)[each], T* shared) {
 #pragma unroll
   for (int i = 0; i < each; ++i) {
-    const StepPlace<T, k_fastest, each * 16> place(i);
-    shared[place.k * Shared<T, each * 16>::pitch + place.row] = values[i];
+    const StepPlace<k_fastest, each * 16> place(i);
+    shared[Cores::place(place.k, place.row)] = values[i];
   }
 }
 
@@ -223,8 +230,8 @@ SINTER_DEVICE void sum_tile(const A& a, const B& b, const typename Problem<Confi
     fetch<Config, Config::b_k_fastest>(b, batch, step, set_n, next_b);
   };
   const auto put_step = [&](int buffer) {
-    put<Config::a_k_fastest>(next_a, shared.step(buffer, 0));
-    put<Config::b_k_fastest>(next_b, shared.step(buffer, 1));
+    put<Config::a_k_fastest, Cores<Config>>(next_a, shared.step(buffer, 0));
+    put<Config::b_k_fastest, Cores<Config>>(next_b, shared.step(buffer, 1));
   };
   // The first step is loaded by the same code as the others: the body is compiled once.
 #pragma unroll 1
