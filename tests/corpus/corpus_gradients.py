@@ -178,3 +178,31 @@ attention_backward_not_finite("keys", "K", d=128, io="f16")
 attention_backward_not_finite("results", "dO", d=72)
 attention_backward_not_finite("wide_keys", "K", h=1, d=136)
 attention_backward_not_finite("f32_results", "dO", d=32, io="f32")
+
+
+# Keys that all queries see and whose scores are -infinity, or whose weights' gradients are infinite: with rows of queries that do not
+# exist, zeros, both would be NaN.
+def attention_backward_infinite(name, where, sq=70, skv=128, d=64, io="bf16"):
+    g = Graph("attention_backward_infinite_" + name, io)
+    ports = {port: g.tensor(port.lower(), [1, 1, s, d]) for port, s in (("Q", sq), ("K", skv), ("V", skv), ("O", sq), ("dO", sq))}
+
+    def replace(port, node, *operands):
+        ports[port] = g.tensor(port.lower() + "_changed", data_type=io)
+        g.pointwise(node, ports[port], *operands)
+
+    replace("Q", "neg" if where == "K" else "identity", g.pointwise("abs", "sizes", "q"))
+    replace("dO", "abs", "do")
+    g.pointwise("cmp_gt", "chosen", g.pointwise("gen_index", "key", where.lower(), axis=2), g.value("number", float(skv // 2)))
+    replace(where, "binary_select", g.value("infinite", "inf"), where.lower(), "chosen")
+    stats = g.tensor("stats", [1, 1, sq, 1], data_type="f32")
+    g.node("sdpa_backward", {**ports, "Stats": stats}, {"dQ": "dQ", "dK": "dK", "dV": "dV"}, attn_scale=0.125)
+    g.output("dQ", "dK", "dV")
+
+
+attention_backward_infinite("keys", "K")
+attention_backward_infinite("keys_cut", "K", sq=150, skv=70, d=128, io="f16")
+attention_backward_infinite("keys_wide", "K", skv=70, d=136)
+attention_backward_infinite("keys_f32", "K", d=32, io="f32")
+attention_backward_infinite("values", "V", sq=200, io="f16")
+attention_backward_infinite("values_few", "V", skv=60, d=32)
+attention_backward_infinite("values_wide", "V", d=160)

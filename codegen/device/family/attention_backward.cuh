@@ -236,7 +236,8 @@ class BackwardConsumer {
   // interval; counted from the thread's first one, the registers' places are known when compiling.
   SINTER_DEVICE void mask(Sums& x, const QueryTile<S>& at, float masked) const {
     // Else a key is seen by all queries from the first one on.
-    constexpr bool ends = QueryBand<S, Bounds>::may_end || Bounds::has_left;
+    using Queries = QueryBand<S, Bounds>;
+    constexpr bool ends = Queries::may_end || Queries::ends_rows || Bounds::has_left;
     const int m = at.row() + Sums::column(0);
     int key = key_;
     // Few tiles are cut: the walk has no register for what these alone read.

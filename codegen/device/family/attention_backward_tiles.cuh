@@ -130,6 +130,11 @@ struct QueryBand {
   static constexpr bool may_end = !is_known(S::keys) || S::keys % S::tile_k != 0 ||
                                   Bounds::has_lengths || S::packed,
                         cuts = may_end || Bounds::has_right || Bounds::has_left;
+  // Whether the last tile of queries may hold rows that do not exist, zeros, and nothing computes
+  // again what they make NaN (hides_pairs): a zero times an infinite element of K or V.
+  static constexpr bool ends_rows =
+      !Bounds::has_right && !Bounds::has_left && !Bounds::has_lengths &&
+      (S::packed || !is_known(S::queries) || S::queries % S::tile_q != 0);
   // Where the diagonal alone cuts tiles, the most that it does, from the first one on; else 0. The
   // walk compares a tile with it: `cut_end` is one more number to hold, and read from shared memory
   // it is waited for between two products. (On an H200, us, from there and so: b4 h32 s4096 causal
@@ -150,6 +155,7 @@ struct QueryBand {
     if constexpr (may_end || Bounds::has_right) cut = row < cut_end;
     if constexpr (Bounds::has_left)
       cut = cut || from <= row + S::tile_q - 1 + band.shift - Bounds::left;
+    if constexpr (ends_rows) cut = cut || row + S::tile_q > band.rows;
     return cut;
   }
   // The rows that see a key: [first, stop).
@@ -159,6 +165,7 @@ struct QueryBand {
   SINTER_DEVICE int stop(int key) const {
     return key >= band.columns ? 0
            : Bounds::has_left  ? key - band.shift + Bounds::left
+           : ends_rows         ? band.rows
                                : S::tiles_q * S::tile_q;
   }
   // Whether a tile of queries may hold rows that none of these keys sees although there are such

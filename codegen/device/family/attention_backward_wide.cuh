@@ -269,6 +269,7 @@ class WideBackwardConsumer {
     for (int r = 0; r < 2; ++r) {
       const int m = at.row() + Sums::row(2 * r), base = key_ + Sums::column(0);
       first[r] = band_.band.first(m) - base, end[r] = band_.band.end(m) - base;
+      if (QueryBand<S, Bounds>::ends_rows && m >= band_.band.rows) end[r] = 0;
     }
     x.each([&](int i, float& value) {
       const int column = i / 4 * 8 + i % 2, r = i / 2 % 2;
