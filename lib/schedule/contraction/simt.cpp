@@ -13,8 +13,8 @@ namespace {
 // In tiles of which an SM works on one at a time, or on several more slowly.
 double microseconds(const KernelSpec& spec, int tile, double tiles, const DeviceModel& device) {
   // Of what CUDA cores could multiply and add, in small tiles and in large ones, and of what tensor
-  // cores could in f64, fitted on an H200 (15, 35 and 30 million operations a microsecond).
-  constexpr double kShare = 0.2775, kShareLarge = 0.6473, kShareDouble = 0.55;
+  // cores could in f64, fitted on an H200 (15, 35 and 35 million operations a microsecond).
+  constexpr double kShare = 0.2775, kShareLarge = 0.6473, kShareDouble = 0.64;
   const double rounds = std::ceil(tiles / device.sms),
                depth = elements(spec.extent, spec.extent.size() - spec.contraction().k(),
                                 spec.extent.size()),
