@@ -133,9 +133,10 @@ class AttentionPattern final : public Pattern {
 
 }  // namespace
 
-const Pattern& attention_pattern() {
+std::span<const Pattern* const> attention_patterns() {
   static const AttentionPattern pattern;
-  return pattern;
+  static const Pattern* const all[] = {&pattern};
+  return all;
 }
 
 }  // namespace sinter

@@ -53,9 +53,10 @@ class AttentionBackwardPattern final : public Pattern {
 
 }  // namespace
 
-const Pattern& attention_backward_pattern() {
+std::span<const Pattern* const> attention_backward_patterns() {
   static const AttentionBackwardPattern pattern;
-  return pattern;
+  static const Pattern* const all[] = {&pattern};
+  return all;
 }
 
 }  // namespace sinter

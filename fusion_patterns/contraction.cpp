@@ -366,9 +366,12 @@ class ContractionPattern final : public Pattern {
 
 }  // namespace
 
-const Pattern& contraction_pattern() {
-  static const ContractionPattern pattern;
-  return pattern;
+const Pattern& chained_pattern();
+
+std::span<const Pattern* const> contraction_patterns() {
+  static const ContractionPattern one_product;
+  static const Pattern* const all[] = {&chained_pattern(), &one_product};
+  return all;
 }
 
 }  // namespace sinter

@@ -70,13 +70,11 @@ class DataMovementPattern final : public Pattern {
 
 }  // namespace
 
-const Pattern& pointwise_pattern() {
-  static const PointwisePattern pattern;
-  return pattern;
-}
-const Pattern& data_movement_pattern() {
-  static const DataMovementPattern pattern;
-  return pattern;
+std::span<const Pattern* const> pointwise_patterns() {
+  static const PointwisePattern pointwise;
+  static const DataMovementPattern data_movement;
+  static const Pattern* const all[] = {&pointwise, &data_movement};
+  return all;
 }
 
 }  // namespace sinter

@@ -1,23 +1,18 @@
-// The list of patterns: a new one is a file of its own and two lines here.
+// The patterns of all families.
 #include <algorithm>
 
 #include "planner/match/pattern.hpp"
 
 namespace sinter {
 
-const Pattern& attention_pattern();
-const Pattern& attention_backward_pattern();
-const Pattern& chained_pattern();
-const Pattern& contraction_pattern();
-const Pattern& rowwise_pattern();
-const Pattern& pointwise_pattern();
-const Pattern& data_movement_pattern();
-
 std::span<const Pattern* const> patterns() {
-  static const Pattern* const all[] = {&attention_pattern(),    &attention_backward_pattern(),
-                                       &chained_pattern(),      &contraction_pattern(),
-                                       &rowwise_pattern(),      &pointwise_pattern(),
-                                       &data_movement_pattern()};
+  static const std::vector<const Pattern*> all = [] {
+    std::vector<const Pattern*> list;
+#define SINTER_FAMILY(name, Spec) std::ranges::copy(name##_patterns(), std::back_inserter(list));
+    SINTER_FAMILIES(SINTER_FAMILY)
+#undef SINTER_FAMILY
+    return list;
+  }();
   return all;
 }
 

@@ -221,9 +221,10 @@ class RowwisePattern final : public Pattern {
 
 }  // namespace
 
-const Pattern& rowwise_pattern() {
+std::span<const Pattern* const> rowwise_patterns() {
   static const RowwisePattern pattern;
-  return pattern;
+  static const Pattern* const all[] = {&pattern};
+  return all;
 }
 
 }  // namespace sinter

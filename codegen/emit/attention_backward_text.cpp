@@ -298,6 +298,22 @@ class AttentionBackwardText : public EngineText {
 
 }  // namespace
 
+void add_constants(const KernelSpec& spec, const AttentionBackwardConfig& e, ConfigConstants& c) {
+  c.insert(c.end(), {{"tile_q", e.tile_q},
+                     {"tile_k", e.tile_k},
+                     {"stages", e.stages},
+                     {"group_size", static_cast<int>(spec.attention_backward().group)},
+                     {"heads_together", e.heads_together}});
+  if (const int parts = spec.attention_backward().parts; parts > 1) c.push_back({"parts", parts});
+  if (e.in_order) c.push_back({"in_order", 1, true});
+  if (e.blocks_of_round > 0) c.push_back({"blocks_of_round", e.blocks_of_round});
+  if (spec.attention_backward().totals()) c.push_back({"row_totals", 1, true});
+  if (e.by_warps) return;
+  c.insert(c.end(), {{"producer_registers", e.producer_registers},
+                     {"consumer_registers", e.consumer_registers}});
+  if (e.wide) c.push_back({"stages_do", e.stages_do});
+}
+
 EngineTextPtr engine_text(const AttentionBackwardConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
   return std::make_unique<AttentionBackwardText>(kernel, names);

@@ -406,6 +406,37 @@ class AttentionText : public ContractionText {
 
 }  // namespace
 
+void add_constants(const KernelSpec& spec, const AttentionConfig& e, ConfigConstants& c) {
+  add_groups(spec, c);
+  c.insert(c.end(), {{"tile_q", e.tile_q},
+                     {"tile_k", e.tile_k},
+                     {"stages", e.stages},
+                     {"heads_together", e.heads_together},
+                     {"splits", e.attention.splits},
+                     {"products", 1}});
+  if (e.least_blocks > 1) c.push_back({"blocks", e.least_blocks});
+  if (bytes_of_boxes(e) > 0) c.push_back({"box_stages", e.box_stages});
+  if (rounds_divided(e.weight)) c.push_back({"key_walks", 2});
+  if (e.attention.parts >= 0) {
+    const PartOfKeys part = part_of_keys(e, spec.extent[AttentionSpec::e]);
+    c.insert(c.end(), {{"share_lanes", e.share_lanes},
+                       {"parts_by_rows", part.by_rows, true},
+                       {"part_floats", part.floats}});
+  }
+  if (e.key_blocks > 1)
+    c.insert(
+        c.end(),
+        {{"key_blocks", e.key_blocks}, {"alternating", e.alternating}, {"part_rows", e.part_rows}});
+  if (e.key_warps > 1) c.push_back({"key_warps", e.key_warps});
+  if (!e.by_warps)
+    c.insert(c.end(), {{"producer_registers", e.producer_registers},
+                       {"consumer_registers", e.consumer_registers},
+                       {"ping_pong", e.ping_pong, true}});
+  c.insert(c.end(),
+           {{"store_boxes", e.result.has_value(), true}, {"n_fastest", e.n_fastest, true}});
+  if (e.wide) c.push_back({"values_in_keys", e.values_in_keys, true});
+}
+
 EngineTextPtr engine_text(const AttentionConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
   return std::make_unique<AttentionText>(kernel, names);

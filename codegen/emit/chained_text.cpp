@@ -63,6 +63,17 @@ class ChainedText : public ContractionText {
 
 }  // namespace
 
+void add_constants(const KernelSpec& spec, const ChainedConfig& e, ConfigConstants& c) {
+  add_groups(spec, c);
+  c.insert(c.end(), {{"tile_m", e.tile_m},
+                     {"stages", e.stages},
+                     {"stages_c", e.stages_c},
+                     {"products", 1},
+                     {"producer_registers", e.producer_registers},
+                     {"consumer_registers", e.consumer_registers},
+                     {"n_fastest", e.n_fastest, true}});
+}
+
 EngineTextPtr engine_text(const ChainedConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
   return std::make_unique<ChainedText>(kernel, names);

@@ -5,6 +5,7 @@
 #include "emit/contraction_text.hpp"
 #include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
+#include "schedule/contraction/convolution_dims.hpp"
 
 namespace sinter {
 namespace {
@@ -215,7 +216,102 @@ class BoxedResultsText : public DepthwiseText {
   const bool exchanges_registers_;
 };
 
+void add_walk(const KernelSpec& spec, const DepthwiseConfig& e, ConfigConstants& c) {
+  add_groups(spec, c);
+  c.insert(c.end(), {{"products", 1},
+                     {"channel", e.channel},
+                     {"lanes", e.lanes},
+                     {"each", e.each},
+                     {"rows", e.rows},
+                     {"columns", e.columns},
+                     {"run", e.run},
+                     {"along_columns", e.along_columns, true}});
+}
+
+// On CUDA cores, where each may have several filters, and lines move in packs.
+void add_line_packs(const KernelSpec& spec, const DepthwiseConfig& e, bool in_shared,
+                    ConfigConstants& c) {
+  if (const int filters = index_of_filters(spec.contraction()); filters >= 0)
+    c.push_back({"filters", filters});
+  if (const int n = line_pack(spec, e, e.columns, in_shared); n > 1) c.push_back({"line_pack", n});
+  if (const int n = gradient_pack(spec, e, e.columns); n > 1) c.push_back({"gradient_pack", n});
+}
+
+// `joined`: pixels of a line of the boxes.
+void add_boxes(const DepthwiseConfig& e, ConfigConstants& c, int joined = 1) {
+  const auto add = [&](const DepthwiseOperand& o, const char* line, const char* box) {
+    if (o.map) c.insert(c.end(), {{line, o.line}, {box, static_cast<int>(o.map->box[1]) * joined}});
+  };
+  add(e.image, "image_line", "image_box");
+  add(e.other, "gradient_line", "gradient_box");
+}
+
+void add_tiles(const DepthwiseTiles& t, ConfigConstants& c) {
+  c.insert(c.end(), {{"across", t.across}, {"stages", t.stages}});
+}
+void add_channels(const DepthwiseGroups& g, ConfigConstants& c) {
+  c.insert(c.end(),
+           {{"group", g.channels}, {"inner", g.inner}, {"outer", g.outer}, {"planes", g.planes}});
+}
+
 }  // namespace
+
+void add_constants(const KernelSpec& spec, const DepthwiseWalkConfig& e, ConfigConstants& c) {
+  add_walk(spec, e, c);
+  add_line_packs(spec, e, false, c);
+}
+
+void add_constants(const KernelSpec& spec, const DepthwiseRowsConfig& e, ConfigConstants& c) {
+  add_walk(spec, e, c);
+  c.insert(c.end(),
+           {{"across", e.boxes.across}, {"planes", e.boxes.planes}, {"stages", e.boxes.stages}});
+  add_boxes(e, c);
+}
+
+void add_constants(const KernelSpec& spec, const DepthwisePlanesConfig& e, ConfigConstants& c) {
+  add_walk(spec, e, c);
+  add_line_packs(spec, e, true, c);
+  c.insert(c.end(), {{"units", e.planes.units}, {"images", e.planes.images}});
+  if (e.gradient) c.push_back({"stages", e.planes.stages});
+}
+
+void add_constants(const KernelSpec& spec, const DepthwiseLinesConfig& e, ConfigConstants& c) {
+  add_walk(spec, e, c);
+  c.push_back({"across", e.lines.across});
+}
+
+void add_constants(const KernelSpec& spec, const DepthwiseMmaConfig& e, ConfigConstants& c) {
+  add_walk(spec, e, c);
+  add_tiles(e.tiles, c);
+  if (e.result_rows > 0)
+    c.insert(c.end(), {{"result_rows", e.result_rows},
+                       {"producer_registers", e.producer_registers},
+                       {"consumer_registers", e.consumer_registers}});
+  add_boxes(e, c);
+}
+
+void add_constants(const KernelSpec& spec, const DepthwiseGradientMmaConfig& e,
+                   ConfigConstants& c) {
+  add_walk(spec, e, c);
+  add_tiles(e.tiles, c);
+  add_boxes(e, c);
+}
+
+void add_constants(const KernelSpec& spec, const NarrowGroupsConfig& e, ConfigConstants& c) {
+  add_walk(spec, e, c);
+  add_tiles(e.tiles, c);
+  add_channels(e.groups, c);
+  add_boxes(e, c);
+}
+
+void add_constants(const KernelSpec& spec, const NarrowGroupsGradientConfig& e,
+                   ConfigConstants& c) {
+  add_walk(spec, e, c);
+  add_tiles(e.tiles, c);
+  c.insert(c.end(), {{"line_units", e.line_units}, {"joined", e.joined}});
+  add_channels(e.groups, c);
+  add_boxes(e, c, e.joined);
+}
 
 EngineTextPtr engine_text(const DepthwiseWalkConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {

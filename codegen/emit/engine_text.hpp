@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emit/body_text.hpp"
+#include "emit/config_constants.hpp"
 #include "emit/kernel_names.hpp"
 #include "emit/text_writer.hpp"
 #include "schedule/scheduled_kernel.hpp"
@@ -71,26 +72,10 @@ class EngineText {
 
 // Of each engine, in the file of its text.
 using EngineTextPtr = std::unique_ptr<EngineText>;
-EngineTextPtr engine_text(const PointwiseConfig&, const ScheduledKernel&, const KernelNames&);
-EngineTextPtr engine_text(const RowwiseConfig&, const ScheduledKernel&, const KernelNames&);
-EngineTextPtr engine_text(const SimtConfig&, const ScheduledKernel&, const KernelNames&);
-EngineTextPtr engine_text(const MmaConfig&, const ScheduledKernel&, const KernelNames&);
-EngineTextPtr engine_text(const WgmmaConfig&, const ScheduledKernel&, const KernelNames&);
-EngineTextPtr engine_text(const ImageRowsConfig&, const ScheduledKernel&, const KernelNames&);
-EngineTextPtr engine_text(const DepthwiseWalkConfig&, const ScheduledKernel&, const KernelNames&);
-EngineTextPtr engine_text(const DepthwiseRowsConfig&, const ScheduledKernel&, const KernelNames&);
-EngineTextPtr engine_text(const DepthwisePlanesConfig&, const ScheduledKernel&, const KernelNames&);
-EngineTextPtr engine_text(const DepthwiseLinesConfig&, const ScheduledKernel&, const KernelNames&);
-EngineTextPtr engine_text(const DepthwiseMmaConfig&, const ScheduledKernel&, const KernelNames&);
-EngineTextPtr engine_text(const DepthwiseGradientMmaConfig&, const ScheduledKernel&,
-                          const KernelNames&);
-EngineTextPtr engine_text(const NarrowGroupsConfig&, const ScheduledKernel&, const KernelNames&);
-EngineTextPtr engine_text(const NarrowGroupsGradientConfig&, const ScheduledKernel&,
-                          const KernelNames&);
-EngineTextPtr engine_text(const ChainedConfig&, const ScheduledKernel&, const KernelNames&);
-EngineTextPtr engine_text(const AttentionConfig&, const ScheduledKernel&, const KernelNames&);
-EngineTextPtr engine_text(const AttentionBackwardConfig&, const ScheduledKernel&,
-                          const KernelNames&);
+#define SINTER_ENGINE(Config) \
+  EngineTextPtr engine_text(const Config&, const ScheduledKernel&, const KernelNames&);
+SINTER_ENGINES(SINTER_ENGINE)
+#undef SINTER_ENGINE
 // The one that the kernel is scheduled on.
 EngineTextPtr engine_text(const ScheduledKernel& kernel, const KernelNames& names);
 

@@ -69,6 +69,11 @@ class ImageRowsText : public ContractionText {
 
 }  // namespace
 
+void add_constants(const KernelSpec& spec, const ImageRowsConfig& e, ConfigConstants& c) {
+  add_tile(spec, e, 1, c);
+  c.push_back({"band", e.band});
+}
+
 EngineTextPtr engine_text(const ImageRowsConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
   return std::make_unique<ImageRowsText>(kernel, names);

@@ -172,6 +172,23 @@ class MmaText : public ContractionText {
 
 }  // namespace
 
+void add_constants(const KernelSpec& spec, const MmaConfig& e, ConfigConstants& c) {
+  add_groups(spec, c);
+  const MmaTile& t = e.tile;
+  c.insert(c.end(), {{"tile_m", t.m},
+                     {"tile_n", t.n},
+                     {"tile_k", t.line / info(e.number).bytes},
+                     {"warps_m", t.warps_m},
+                     {"warps_n", t.warps_n},
+                     {"stages", t.stages},
+                     {"group", e.group},
+                     {"promote_every", e.promote_every},
+                     {"products", 1},
+                     {"n_fastest", e.n_fastest, true}});
+  if (t.held_steps > 1) c.push_back({"held_steps", t.held_steps});
+  if (t.split > 1) c.push_back({"split", t.split});
+}
+
 EngineTextPtr engine_text(const MmaConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
   return std::make_unique<MmaText>(kernel, names);

@@ -128,6 +128,22 @@ class PointwiseText : public EngineText {
 
 }  // namespace
 
+void add_constants(const KernelSpec& spec, const PointwiseConfig& s, ConfigConstants& c) {
+  if (s.tiling.on)
+    c.insert(c.end(), {{"along", s.tiling.along},
+                       {"across", s.tiling.across},
+                       {"tile_along", s.tiling.tile_along},
+                       {"tile_across", s.tiling.tile_across},
+                       {"through", s.tiling.through},
+                       {"tile_through", s.tiling.tile_through},
+                       {"lanes", s.tiling.lanes},
+                       {"staged_loads", s.tiling.loads, true},
+                       {"staged_stores", s.tiling.stores, true},
+                       {"misaligned", s.aligned_by >= 0, true}});
+  if (s.places > 0) c.insert(c.end(), {{"places", s.places}, {"misaligned", 1, true}});
+  if (spec.from_end && !s.tiling.flat) c.push_back({"from_end", 1, true});
+}
+
 EngineTextPtr engine_text(const PointwiseConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
   return std::make_unique<PointwiseText>(kernel, names);

@@ -289,6 +289,39 @@ class RowwiseText : public EngineText {
 
 }  // namespace
 
+void add_constants(const KernelSpec& spec, const RowwiseConfig& s, ConfigConstants& c) {
+  const RowwiseSpec& rows = spec.rowwise();
+  const std::int64_t walkers = s.walkers > 0 ? s.walkers : rows.num_partials;
+  c.insert(c.end(), {{"outer_rank", rows.outer_rank},
+                     {"threads_per_row", s.threads_per_row},
+                     {"rows_per_block", s.rows_per_block},
+                     {"blocks_per_row", s.blocks_per_row},
+                     {"rows_at_once", s.rows_at_once},
+                     {"rows_fastest", s.rows_fastest, true},
+                     {"register_resident", s.resident, true},
+                     {"prefetch", s.prefetch, true},
+                     {"ahead", s.ahead, true},
+                     {"recompute", s.recompute, true},
+                     {"early", s.early},
+                     {"misaligned", s.aligned_by >= 0, true},
+                     {"num_partials", walkers}});
+  if (!s.staged.empty()) c.push_back({"staged_rows", 1, true});
+  if (s.held_places > 0) c.push_back({"held_places", s.held_places});
+  if (rows.group > 1) c.push_back({"group", rows.group});
+  if (rows.segment > 0) c.push_back({"segment", rows.segment});
+  if (walkers == 0 && s.pipeline_stages > 0)
+    c.insert(c.end(), {{"held_in_shared", 1, true},
+                       {"pipeline_stages", s.pipeline_stages},
+                       {"stage_bytes", s.slot_bytes}});
+  if (walkers > 0)
+    c.insert(c.end(), {{"pipeline_stages", s.pipeline_stages},
+                       {"in_flight", s.in_flight},
+                       {"stage_bytes", s.slot_bytes}});
+  if (rows.num_partials > 0) c.push_back({"kinds", column_kinds(spec)});
+  if (walkers > 0) c.push_back({"by_lanes", s.by_lanes, true});
+  if (walkers == 0 && spec.from_end) c.push_back({"from_end", 1, true});
+}
+
 EngineTextPtr engine_text(const RowwiseConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
   return std::make_unique<RowwiseText>(kernel, names);

@@ -25,6 +25,17 @@ class SimtText : public ContractionText {
 
 }  // namespace
 
+void add_constants(const KernelSpec& spec, const SimtConfig& s, ConfigConstants& c) {
+  add_groups(spec, c);
+  c.insert(c.end(), {{"tile", s.tile},
+                     {"a_k_fastest", s.a_k_fastest, true},
+                     {"b_k_fastest", s.b_k_fastest, true},
+                     {"n_fastest", s.n_fastest, true},
+                     {"tensor_cores", s.tensor_cores, true},
+                     {"zero_dominates", spec.contraction().zero_dominates == ZeroOf::a, true}});
+  if (has_marked_zeros(spec.contraction())) c.push_back({"marked_zeros", 1, true});
+}
+
 EngineTextPtr engine_text(const SimtConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
   return std::make_unique<SimtText>(kernel, names);

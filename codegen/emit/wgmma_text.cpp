@@ -167,6 +167,22 @@ class WgmmaText : public ContractionText {
 
 }  // namespace
 
+void add_constants(const KernelSpec& spec, const WgmmaConfig& e, ConfigConstants& c) {
+  add_tile(spec, e, e.b2 ? 2 : 1, c);
+  const int columns = loaded_columns(e.tile.n, e.b.k_fastest, e.operand_bytes);
+  if (e.taps_each == 0 && columns != e.tile.n) c.push_back({"loaded_columns", columns});
+  if (e.loaded_depth > 0) c.push_back({"loaded_depth", e.loaded_depth});
+  if (e.tile.boxed_m > 0) c.push_back({"boxed_rows", e.tile.boxed_m});
+  if (e.tile.boxed_n > 0) c.push_back({"boxed_columns", e.tile.boxed_n});
+  if (e.tile.boxed()) c.push_back({"boxed_tiles", e.boxed_tiles});
+  if (e.through_ring) c.push_back({"through_ring", true, true});
+  if (e.taps_each > 0)
+    c.insert(c.end(), {{"taps_each", e.taps_each}, {"taps_together", e.taps_together}});
+  else if (e.resident)
+    c.insert(c.end(),
+             {{"window_stages", e.tile.window_stages}, {"swap_products", swaps_products(e), true}});
+}
+
 EngineTextPtr engine_text(const WgmmaConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
   return std::make_unique<WgmmaText>(kernel, names);

@@ -6,17 +6,11 @@
 // What all families have stands here; what only one of them has, in its own type (lib/plan/spec).
 #pragma once
 #include <algorithm>
-#include <concepts>
-#include <iterator>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "plan/spec/attention.hpp"
-#include "plan/spec/attention_backward.hpp"
-#include "plan/spec/contraction.hpp"
-#include "plan/spec/pointwise.hpp"
-#include "plan/spec/rowwise.hpp"
+#include "plan/spec/families.hpp"
 
 namespace sinter {
 
@@ -28,38 +22,8 @@ struct Overloaded : Functions... {
 template <class... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
-// What every family's spec says of itself. It may also have
-//   own_bodies(self)   its bodies besides KernelSpec::body, of a constant or changing spec
-//   own_ports()        where it holds the numbers of ports that it reaches besides its statements
-template <class Spec>
-concept FamilySpec = requires(const Spec s, int rank) {
-  // The domain's indices are in groups, each of which has a meaning of its own: where these end.
-  { s.group_ends(rank) } -> std::same_as<Dims>;
-  // How many of the indices, the first ones, name a result. The others are summed over.
-  { s.result_rank(rank) } -> std::same_as<int>;
-};
-template <FamilySpec... Specs>
-using FamilyVariant = std::variant<Specs...>;
-
-// Every kernel family, and in the same order its enumerator and its name in plans and for people.
-using AnyFamily = FamilyVariant<PointwiseSpec, RowwiseSpec, ContractionSpec, AttentionSpec,
-                                AttentionBackwardSpec>;
-enum class Family : std::uint8_t {
-  pointwise,
-  rowwise,
-  contraction,
-  attention,
-  attention_backward,
-};
-template <>
-struct EnumNames<Family> {
-  static constexpr std::string_view names[] = {"pointwise", "rowwise", "contraction", "attention",
-                                               "attention_backward"};
-};
-static_assert(std::variant_size_v<AnyFamily> == std::size(EnumNames<Family>::names));
-
 struct KernelSpec {
-  AnyFamily family;
+  AnyFamily family = PointwiseSpec{};
   std::vector<NodeId> nodes;  // of the lowered graph, for explain
   Dims extent;                // the domain
   std::vector<KernelPort> ports;

@@ -74,7 +74,7 @@ inline constexpr std::uint32_t kMaxSharedBytes = 227 << 10;
 
 struct PlanKernel {
   std::string entry;  // name of the __global__ function
-  Family family{};
+  Family family = Family::pointwise;
   std::vector<std::string> nodes;                            // labels of the graph's nodes
   std::vector<std::pair<std::string, std::int64_t>> config;  // name and value, for people
   std::string source;

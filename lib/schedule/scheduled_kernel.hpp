@@ -6,26 +6,10 @@
 #include <variant>
 
 #include "plan/tuning.hpp"
-#include "schedule/attention/backward.hpp"
-#include "schedule/attention/forward.hpp"
-#include "schedule/contraction/chained.hpp"
-#include "schedule/contraction/depthwise.hpp"
-#include "schedule/contraction/image_rows.hpp"
-#include "schedule/contraction/mma.hpp"
-#include "schedule/contraction/simt.hpp"
-#include "schedule/contraction/wgmma.hpp"
 #include "schedule/decisions.hpp"
-#include "schedule/pointwise/pointwise.hpp"
-#include "schedule/rowwise/rowwise.hpp"
+#include "schedule/engines.hpp"
 
 namespace sinter {
-
-using KernelConfig =
-    std::variant<PointwiseConfig, RowwiseConfig, SimtConfig, MmaConfig, WgmmaConfig,
-                 ImageRowsConfig, DepthwiseWalkConfig, DepthwiseRowsConfig, DepthwisePlanesConfig,
-                 DepthwiseLinesConfig, DepthwiseMmaConfig, DepthwiseGradientMmaConfig,
-                 NarrowGroupsConfig, NarrowGroupsGradientConfig, ChainedConfig, AttentionConfig,
-                 AttentionBackwardConfig>;
 
 struct ScheduledKernel {
   KernelSpec spec;  // the given one with its indices in the order that the engine wants
@@ -82,13 +66,11 @@ ScheduledKernel schedule_kernel(const KernelSpec& spec, const PlanContext& conte
 
 // The family's part of it, in the family's folder: for schedule_kernel() alone, which fills in
 // Packing::drawn.
-ScheduledKernel schedule(const PointwiseSpec&, const KernelSpec& spec, const PlanContext& context);
-ScheduledKernel schedule(const RowwiseSpec&, const KernelSpec& spec, const PlanContext& context);
-ScheduledKernel schedule(const ContractionSpec&, const KernelSpec& spec,
-                         const PlanContext& context);
-ScheduledKernel schedule(const AttentionSpec&, const KernelSpec& spec, const PlanContext& context);
-ScheduledKernel schedule(const AttentionBackwardSpec&, const KernelSpec& spec,
-                         const PlanContext& context);
+#define SINTER_FAMILY(name, Spec) \
+  ScheduledKernel schedule(const Spec&, const KernelSpec& spec, const PlanContext& context);
+SINTER_FAMILIES(SINTER_FAMILY)
+#undef SINTER_FAMILY
+
 // The kernel with what was decided for another one of the same structure and other extents: its
 // engine, tiles and threads. Nothing where these would not be right, or its family decides anew.
 std::optional<ScheduledKernel> schedule_as(const ScheduledKernel& decided, const KernelSpec& spec,

@@ -36,8 +36,13 @@ class Pattern {
   virtual std::vector<KernelSpec> lower(const FusionState& state, const Match& match) const = 0;
 };
 
-// In order of preference between equal savings.
+// In order of preference between equal savings: family by family, as lib/plan/spec/families.hpp
+// lists them.
 std::span<const Pattern* const> patterns();
+// Those of each family, in a file of its own.
+#define SINTER_FAMILY(name, Spec) std::span<const Pattern* const> name##_patterns();
+SINTER_FAMILIES(SINTER_FAMILY)
+#undef SINTER_FAMILY
 // The one that the node anchors.
 const Pattern& pattern_of(const FusionState& state, NodeId n);
 

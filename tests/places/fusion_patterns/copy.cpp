@@ -31,9 +31,10 @@ class CopyPattern final : public Pattern {
 
 }  // namespace
 
-const Pattern& copy_pattern() {
+std::span<const Pattern* const> copy_patterns() {
   static const CopyPattern pattern;
-  return pattern;
+  static const Pattern* const all[] = {&pattern};
+  return all;
 }
 
 }  // namespace sinter

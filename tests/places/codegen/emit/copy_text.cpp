@@ -24,6 +24,8 @@ class CopyText : public EngineText {
 
 }  // namespace
 
+void add_constants(const KernelSpec&, const CopyConfig&, ConfigConstants&) {}
+
 EngineTextPtr engine_text(const CopyConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
   return std::make_unique<CopyText>(kernel, names);
