@@ -1,65 +1,16 @@
 // Each rewrite pass alone: that it finds its case, what the graph is then, and that this gives the
 // same values.
-#include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 
-#include "planner/rewrite/pass.hpp"
-#include "reference/reference.hpp"
-#include "sinter/operations.hpp"
-#include "support/catch.hpp"
-#include "support/run_graph.hpp"
+#include "pass_alone.hpp"
 #include "target/device_model.hpp"
 
 using namespace sinter;
+using namespace sinter::test::pass_alone;
 
 namespace {
-
-std::vector<const Pass*> all_passes() {
-  std::vector<const Pass*> all;
-  for (const PassGroup& group : rewrite_passes())
-    for (const auto passes : {group.repeated, group.once})
-      all.insert(all.end(), passes.begin(), passes.end());
-  return all;
-}
-
-int nodes(const Lowered& l, OpKind op) {
-  const auto& nodes = l.graph->nodes();
-  return static_cast<int>(
-      std::count_if(nodes.begin(), nodes.end(), [&](const Node& n) { return n.op == op; }));
-}
-
-const Node& first(const Lowered& l, OpKind op) {
-  const auto& nodes = l.graph->nodes();
-  return *std::find_if(nodes.begin(), nodes.end(), [&](const Node& n) { return n.op == op; });
-}
-
-const Pass* const* pass_of(std::string_view name) {
-  static const std::vector<const Pass*> passes = all_passes();
-  const auto pass =
-      std::find_if(passes.begin(), passes.end(), [&](const Pass* p) { return p->name == name; });
-  REQUIRE(pass != passes.end());
-  return &*pass;
-}
-
-// The graph after this pass, each of whose nodes was visited once.
-Lowered after(std::string_view name, Graph& g) {
-  for (const auto& d : g.check()) FAIL(d.message());
-  test::GraphCase c(g, Fill::normal, 3);
-  auto changed = run_passes(c.lowering(), {{}, {pass_of(name), 1}, {}});
-  REQUIRE(changed);
-  REQUIRE(changed->graph->diagnostics().empty());
-  CHECK(changed->origin.size() == changed->graph->nodes().size());
-  c.clear_outputs();
-  HostPointers memory;
-  for (const auto& [t, pointer] : c.memory())
-    if (const auto id = changed->graph->find(c.lowered()[t].name)) memory[*id] = pointer;
-  REQUIRE(evaluate(*changed->graph, memory));
-  const Comparison r = c.judge();
-  INFO(r.first_wrong);
-  CHECK(r.ok());
-  return std::move(*changed);
-}
 
 Tensor rows(Tensor x, std::int64_t from, std::int64_t to) {
   SliceAttributes a{Dims::filled(x.dim().size(), 0), x.dim(), {}};
@@ -77,6 +28,28 @@ Tensor side(Tensor x, std::int64_t first) {
 }
 
 const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
+    {"attention_gradients",
+     [](std::string_view name) {
+       Graph g{{.io = bf16, .intermediate = f32}};
+       const Dims dim{2, 2, 40, 64};
+       const Tensor q = g.tensor({.name = "q", .dim = dim}),
+                    k = g.tensor({.name = "k", .dim = dim}),
+                    v = g.tensor({.name = "v", .dim = dim}),
+                    d_o = g.tensor({.name = "do", .dim = dim});
+       const auto swapped = [](Tensor t) { return transpose(t, {0, 1, 3, 2}); };
+       const Tensor p = softmax(matmul(q, swapped(k)) * 0.125), dp = matmul(d_o, swapped(v)),
+                    ds = p * (dp - sum(p * dp, {2, 2, 40, 1})) * 0.125;
+       g.output(matmul(ds, k), "dq");
+       g.output(matmul(swapped(ds), q), "dk");
+       g.output(matmul(swapped(p), d_o), "dv");
+       const Lowered l = after(name, g);
+       REQUIRE(l.regions.size() == 1);
+       CHECK(l.regions[0].written_out);
+       CHECK(l.regions[0].op == OpKind::sdpa_backward);
+       // The graph is rewritten without, where that is asked for.
+       CHECK(rewritten(lower(g), device_model("sm_90a")).regions.size() == 1);
+       CHECK(rewritten(lower(g), device_model("sm_90a"), false).regions.empty());
+     }},
     {"cancel_views",
      [](std::string_view name) {
        Graph g;
@@ -165,7 +138,7 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
        CHECK((*m.graph)[first(m, OpKind::pointwise).outputs[0]].dim == Dims{2, 3, 5, 8});
        image(apart, {120, 15, 5, 1});
        test::GraphCase c(apart, Fill::normal, 3);
-       CHECK_FALSE(run_passes(c.lowering(), {{}, {pass_of(name), 1}, {}}));
+       CHECK_FALSE(run_alone(name, c.lowering()));
      }},
     {"shape_entries",
      [](std::string_view name) {
@@ -352,7 +325,7 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
          g.output(exp(concatenate({a, reshape(b, {4, 3, 5})}, 1)), "y");
          if (type == f32) {
            test::GraphCase c(g, Fill::normal, 3);
-           CHECK_FALSE(run_passes(c.lowering(), {{}, {pass_of(name), 1}, {}}));
+           CHECK_FALSE(run_alone(name, c.lowering()));
            continue;
          }
          const Lowered l = after(name, g);
@@ -372,7 +345,7 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
            g.output(r.y, "y", {.data_type = result});
            if (positions) g.output(r.index, "index");
            test::GraphCase c(g, Fill::normal, 3);
-           const auto l = run_passes(c.lowering(), {{}, {pass_of(name), 1}, {}});
+           const auto l = run_alone(name, c.lowering());
            REQUIRE(l.has_value() == (result == bf16 && !positions));
            if (l) CHECK((*l->graph)[first(*l, OpKind::resample).inputs[0]].data_type == bf16);
          }
@@ -399,7 +372,7 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
          if (positions) g.output(r.index, "index", {.data_type = i32});
          if (window < 59 || positions || zeros) {
            test::GraphCase c(g, Fill::normal, 3);
-           CHECK_FALSE(run_passes(c.lowering(), {{}, {pass_of(name), 1}, {}}));
+           CHECK_FALSE(run_alone(name, c.lowering()));
            continue;
          }
          const Lowered l = after(name, g);
@@ -431,7 +404,7 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
        h.output(matmul(y, u), "by_u");
        h.output(relu(y), "relu");
        test::GraphCase c(h, Fill::normal, 3);
-       CHECK_FALSE(run_passes(c.lowering(), {{}, {pass_of(name), 1}, {}}));
+       CHECK_FALSE(run_alone(name, c.lowering()));
      }},
 };
 
@@ -490,7 +463,7 @@ TEST_CASE(
     auto x = g.tensor({.name = "x", .dim = {2, 4, 6}}), w = g.tensor({.name = "w", .dim = filter});
     g.output(relu(slice(conv_fprop(x, w, a), {start, limit, {}})), "y");
     REQUIRE(g.check().empty());
-    return !run_passes(lower(g), {{}, {pass_of("slice_operands"), 1}, {}});
+    return !run_alone("slice_operands", lower(g));
   };
   CHECK(kept({.pre_padding = {4}}, {4, 4, 2}, {0, 0, 0}, {2, 4, 2}));
   CHECK(kept({.groups = 2}, {4, 2, 2}, {0, 0, 0}, {2, 2, 5}));

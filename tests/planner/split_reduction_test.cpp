@@ -1,8 +1,8 @@
 // Means over more than the rows of the kernel that makes what is averaged.
 #include <algorithm>
 
+#include "pass_alone.hpp"
 #include "planned.hpp"
-#include "planner/rewrite/pass.hpp"
 #include "schedule/rowwise/rowwise.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
@@ -10,18 +10,7 @@
 #include "support/scheduled.hpp"
 
 using namespace sinter;
-
-namespace {
-
-const Pass* const* split_reduction() {
-  for (const PassGroup& group : rewrite_passes())
-    for (const auto passes : {group.repeated, group.once})
-      for (const Pass* const& pass : passes)
-        if (pass->name == "split_reduction") return &pass;
-  return nullptr;
-}
-
-}  // namespace
+using namespace sinter::test::pass_alone;
 
 // Means of rows that are rounded would make an inexact one of sums that are exact.
 TEST_CASE("a mean of rows' sums is divided once") {
@@ -31,8 +20,7 @@ TEST_CASE("a mean of rows' sums is divided once") {
   g.output(reduction(y, ReductionMode::avg, {1, 1}), "mean");
   for (const auto& d : g.check()) FAIL(d.message());
   test::GraphCase c(g, Fill::normal, 3);
-  REQUIRE(split_reduction());
-  const auto changed = run_passes(c.lowering(), {{}, {split_reduction(), 1}, {}});
+  const auto changed = run_alone("split_reduction", c.lowering());
   REQUIRE(changed);
   const Graph& after = *changed->graph;
   int sums = 0, quotients = 0;

@@ -25,7 +25,8 @@ struct Pass {
 // those of `once`, each node once.
 struct PassGroup {
   std::span<const Pass*const> repeated, once;
-  bool needs_wgmma = false;  // only for devices that have it
+  bool needs_wgmma = false;    // only for devices that have it
+  bool makes_regions = false;  // undone where a later group takes one of them apart
 };
 
 // In the order in which they run, each group on what the one before it made.
@@ -33,8 +34,8 @@ std::span<const PassGroup> rewrite_passes();
 
 // The graph as all of them leave it. Should a rewritten graph be refused by its own checks, the one
 // before it is kept and Lowered::wrong_rewrite says so; tests fail where it does.
-// `gradients`: whether those that are written out become regions.
-Lowered rewritten(Lowered lowered, const DeviceModel& device, bool gradients = true);
+// `regions`: whether the groups that make some run.
+Lowered rewritten(Lowered lowered, const DeviceModel& device, bool regions = true);
 
 // Nothing where no pass of the group finds anything.
 std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group);

@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kMostGrowth = 8, kMostExtra = 256;  // nodes made for each of the graph's, and besides
 
-// Before all others: it knows conversions and views as users write them.
+// Before all others: it knows conversions and views as users write them. Regions that others took
+// apart would only cost what they compute again.
 const Pass* const kGradients[] = {&attention_gradients_pass};
 // At a node, the first that finds something wins, so that the order says what is preferred:
 // - a view that is none is cancelled before anything computes through it, and one that rounds is
@@ -66,6 +67,7 @@ const Pass* const kPools[] = {&pool_narrow_pass};
 const Pass* const kWindows[] = {&separate_windows_pass};
 
 const PassGroup kGroups[] = {
+    {.repeated = kGradients, .once = {}, .makes_regions = true},
     {.repeated = kMovement, .once = {}},
     {.repeated = {}, .once = kLayout},
     {.repeated = {}, .once = kTypes},
@@ -129,35 +131,36 @@ std::optional<Lowered> valid_passes(const Lowered& lowered, const PassGroup& gro
   return std::nullopt;
 }
 
-// By all groups; nothing where none finds anything.
-std::optional<Lowered> moved(const Lowered& lowered, const DeviceModel& device,
-                             std::string& wrong) {
+// By these groups, one after another; nothing where none finds anything.
+std::optional<Lowered> by_groups(const Lowered& lowered, std::span<const PassGroup> groups,
+                                 const DeviceModel& device, std::string& wrong) {
   std::optional<Lowered> last;
-  for (const PassGroup& group : rewrite_passes())
-    if (!group.needs_wgmma || device.has_wgmma)
-      if (auto next = valid_passes(last ? *last : lowered, group, wrong)) last = std::move(next);
-  return last;
-}
-
-Lowered rewritten(Lowered lowered, const DeviceModel& device, bool gradients, std::string& wrong) {
-  // Regions that others took apart would only cost what they compute again.
-  if (auto with = gradients ? valid_passes(lowered, {.repeated = kGradients, .once = {}}, wrong)
-                            : std::nullopt) {
-    const auto made = written_out(*with);
-    if (auto next = moved(*with, device, wrong)) with = std::move(next);
-    if (written_out(*with) == made) return *std::move(with);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (groups[i].needs_wgmma && !device.has_wgmma) continue;
+    auto next = valid_passes(last ? *last : lowered, groups[i], wrong);
+    if (!next) continue;
+    if (groups[i].makes_regions) {
+      const auto made = written_out(*next);
+      if (auto behind = by_groups(*next, groups.subspan(i + 1), device, wrong))
+        next = std::move(behind);
+      if (written_out(*next) == made) return next;
+    } else {
+      last = std::move(next);
+    }
   }
-  if (auto next = moved(lowered, device, wrong)) return *std::move(next);
-  return lowered;
+  return last;
 }
 
 }  // namespace
 
-Lowered rewritten(Lowered lowered, const DeviceModel& device, bool gradients) {
+Lowered rewritten(Lowered lowered, const DeviceModel& device, bool regions) {
+  std::vector<PassGroup> groups;
+  for (const PassGroup& group : rewrite_passes())
+    if (regions || !group.makes_regions) groups.push_back(group);
   std::string wrong;
-  Lowered result = rewritten(std::move(lowered), device, gradients, wrong);
-  result.wrong_rewrite = std::move(wrong);
-  return result;
+  if (auto next = by_groups(lowered, groups, device, wrong)) lowered = *std::move(next);
+  lowered.wrong_rewrite = std::move(wrong);
+  return lowered;
 }
 
 }  // namespace sinter
