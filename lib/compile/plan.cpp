@@ -106,12 +106,11 @@ std::string kernel_title(const std::vector<const Node*>& nodes) {
 // Of a tensor that rewrites have put in the place of one that the user's nodes hand to each other,
 // in another shape or order: the user's name; of every other the label that it has.
 std::string name_for_user(const Graph& graph, const TensorNames& names, const std::string& label) {
-  static constexpr std::string_view changes[] = {"_shaped", "_transposed", "_again"};
   std::string_view name = label;
   while (names.find(name) < 0) {
-    const auto* const change =
-        std::ranges::find_if(changes, [&](std::string_view c) { return name.ends_with(c); });
-    if (change == std::end(changes)) return label;
+    const auto* const change = std::ranges::find_if(
+        suffix::of_same_elements, [&](std::string_view c) { return name.ends_with(c); });
+    if (change == std::end(suffix::of_same_elements)) return label;
     name.remove_suffix(change->size());
   }
   const TensorDesc& t = graph[names.find(name)];

@@ -245,7 +245,7 @@ class GradientRegion {
     return y;
   }
   TensorId transposed(TensorId t) {
-    const TensorId y = g_.tensor_like(t, swapped(g_[t].dim), g_.type(t), "_transposed");
+    const TensorId y = g_.tensor_like(t, swapped(g_[t].dim), g_.type(t), suffix::transposed);
     own(y, OpKind::transpose, swap(), {t}, like_);
     return y;
   }
@@ -290,7 +290,7 @@ class GradientRegion {
     if (itself) return y;
     TensorId shown = y;
     if (at.swapped) {
-      shown = g_.tensor_like(y, swapped(dim), type, "_transposed");
+      shown = g_.tensor_like(y, swapped(dim), type, suffix::transposed);
       g_.make(shown, OpKind::transpose, swap(), {y}, like_);
     }
     g_.make(at.y, OpKind::reshape, ReshapeAttributes{g_[at.y].dim}, {shown}, like_);
@@ -345,7 +345,7 @@ class GradientRegion {
       of_[y] = x;
       return;
     }
-    const TensorId rounded = g_.tensor_like(y, scores_, g_.type(y), "_again");
+    const TensorId rounded = g_.tensor_like(y, scores_, g_.type(y), suffix::again);
     own(rounded, OpKind::pointwise, mode(M::identity), {x}, like_);
     of_[y] = rounded;
   }
@@ -378,7 +378,7 @@ class GradientRegion {
                        : a.mode == M::gen_index && dim == scores_ ? of_.at(w_.sums)
                                                                   : operand(x, g_[t].dim));
     if (a.axis && *a.axis >= 0) a.axis = *a.axis + dim.size() - g_[t].dim.size();
-    const TensorId y = g_.tensor_like(t, dim, g_.type(t), "_again");
+    const TensorId y = g_.tensor_like(t, dim, g_.type(t), suffix::again);
     own(y, OpKind::pointwise, a, std::move(inputs), id);
     return of_[t] = y;
   }

@@ -132,7 +132,7 @@ class Clones {
       const Node n = g_.node(p);
       std::vector<TensorId> inputs = n.inputs;
       if (copy != kNoTensor) inputs[0] = copy;
-      copy = g_.tensor_like(views[i], g_[views[i]].dim, g_.type(views[i]), "_again");
+      copy = g_.tensor_like(views[i], g_[views[i]].dim, g_.type(views[i]), suffix::again);
       g_.make(copy, n.op, n.attributes, std::move(inputs), p);
     }
     return copy;

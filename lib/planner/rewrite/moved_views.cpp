@@ -67,10 +67,10 @@ TensorId MovedViews::view(TensorId t, const View& v, NodeId like) {
     const TensorId y = n.outputs[0];
     if (reads_alike(g, y, t) && g.is_virtual(y) && g[y].dim == v.to) return y;
   }
-  const std::string_view suffix = v.op == OpKind::slice       ? "_part"
-                                  : v.op == OpKind::transpose ? "_transposed"
-                                                              : "_shaped";
-  const TensorId y = g.tensor_like(t, v.to, g.type(t), suffix);
+  const std::string_view shown = v.op == OpKind::slice       ? "_part"
+                                 : v.op == OpKind::transpose ? suffix::transposed
+                                                             : suffix::shaped;
+  const TensorId y = g.tensor_like(t, v.to, g.type(t), shown);
   g.make(y, v.op, v.attributes, {t}, like);
   made_.insert(y);
   return y;

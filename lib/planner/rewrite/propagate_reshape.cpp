@@ -54,8 +54,9 @@ class Cluster {
     std::vector<TensorId> made;  // of cluster_
     for (TensorId x : cluster_) {
       const Dims dim = operand_view(view_, g_[x].dim)->to;
-      made.push_back(
-          x == t && g_.type(t) == g_.type(y) ? y : g_.tensor_like(x, dim, g_.type(x), "_shaped"));
+      made.push_back(x == t && g_.type(t) == g_.type(y)
+                         ? y
+                         : g_.tensor_like(x, dim, g_.type(x), suffix::shaped));
     }
     const auto over_new_dims = [&](TensorId x, NodeId like) {
       for (std::size_t i = 0; i < cluster_.size(); ++i)
@@ -75,7 +76,7 @@ class Cluster {
         g_.make(y, OpKind::pointwise, PointwiseAttributes{}, {made[i]}, reshape_);
       if (!g_[x].output) continue;
       // Of its own, so that it lies where the output does.
-      const TensorId copy = g_.tensor_like(made[i], g_[made[i]].dim, g_.type(x), "_again");
+      const TensorId copy = g_.tensor_like(made[i], g_[made[i]].dim, g_.type(x), suffix::again);
       const NodeId like = g_.producer(x);
       g_.make(copy, OpKind::pointwise, PointwiseAttributes{}, {made[i]}, like);
       const View back = inverse({view_.op, view_.attributes, g_[x].dim, g_[copy].dim});

@@ -15,6 +15,13 @@
 
 namespace sinter {
 
+// What tensors are called that hold the elements of another one: its name and one of these, which
+// explanations take off again.
+namespace suffix {
+inline constexpr std::string_view shaped = "_shaped", transposed = "_transposed", again = "_again";
+inline constexpr std::string_view of_same_elements[] = {shaped, transposed, again};
+}  // namespace suffix
+
 class Rewriter {
  public:
   explicit Rewriter(const Lowered& lowered);

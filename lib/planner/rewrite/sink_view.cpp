@@ -218,7 +218,7 @@ bool sink_view(MovedViews& views, NodeId id) {
     const Node p = g.node(r);
     const TensorId z = p.outputs[0];
     const Dims dim = operand_view(back, g[z].dim)->to;
-    const TensorId before = g.tensor_like(z, dim, g.type(z), "_shaped");
+    const TensorId before = g.tensor_like(z, dim, g.type(z), suffix::shaped);
     Attributes attributes = p.attributes;
     if (const int axis = index_axis_before(g, p, back); axis >= 0)
       std::get<PointwiseAttributes>(attributes).axis = axis;

@@ -33,7 +33,7 @@ bool store_copy(MovedViews& views, NodeId id) {
       if (!is_view_op(g.node(r).op) && g.node(r).op != OpKind::pointwise) return false;
   }
   if (!g[t].output && !holds(g.type(y), g.type(t))) return false;
-  const TensorId copy = g.tensor_like(t, g[t].dim, g.type(t), "_again");
+  const TensorId copy = g.tensor_like(t, g[t].dim, g.type(t), suffix::again);
   g.make(copy, OpKind::pointwise, PointwiseAttributes{}, {t}, id);
   g.make(y, n.op, n.attributes, {copy}, id);
   return true;
