@@ -400,6 +400,9 @@ class AttentionText : public ContractionText {
   bool exchanges_registers() const override { return true; }
   Facts facts() const override { return {estimated()}; }
 
+ protected:
+  std::string_view sum() const override { return "float"; }
+
  private:
   const AttentionConfig& e_;
 };

@@ -57,6 +57,9 @@ class ChainedText : public ContractionText {
   bool exchanges_registers() const override { return true; }
   Facts facts() const override { return {estimated()}; }
 
+ protected:
+  std::string_view sum() const override { return "float"; }
+
  private:
   const ChainedConfig& e_;
 };

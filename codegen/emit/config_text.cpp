@@ -1,10 +1,7 @@
 #include "emit/config_text.hpp"
 
 #include "emit/config_constants.hpp"
-#include "emit/depthwise_text.hpp"
-#include "emit/image_rows_text.hpp"
 #include "emit/spelling.hpp"
-#include "emit/window_text.hpp"
 #include "plan/access.hpp"
 #include "schedule/gathering.hpp"
 #include "sinter/ops/shapes_layout.hpp"
@@ -126,21 +123,14 @@ void print_gathers(TextWriter& out, const KernelSpec& spec, const KernelNames& n
 
 }  // namespace
 
-void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names,
-                  const std::vector<const BodyText*>& bodies) {
+void print_config(TextWriter& out, const EngineText& engine, const ScheduledKernel& kernel,
+                  const KernelNames& names) {
   const KernelSpec& spec = kernel.spec;
-  const MmaConfig* const mma = kernel.mma();
-  const WgmmaConfig* const wgmma = kernel.wgmma();
-  const Packing* const packing = kernel.packing();
+  const std::vector<const BodyText*> bodies = engine.bodies();
   out.open("struct Config {{");
   out.line("using Index = {};", kernel.launch().wide_index ? "long long" : "int");
   out.line("using Extent = {};", dims_type(spec.extent));
-  if (spec.as_contraction())
-    out.line("using Accumulator = {};", value_type(spec.contraction().accumulate));
-  const bool integers = (wgmma && wgmma->integers) || (mma && mma->promote_every > 0);
-  if (mma || kernel.warpgroups() || kernel.chained() || kernel.attention())
-    out.line("using Sum = {};", integers ? "int" : "float");
-  if (mma) out.line("using Number = sinter::{};", name(mma->number));
+  engine.print_types(out);
   for (const auto& c : config_constants(kernel))
     if (c.flag)
       out.line("static constexpr bool {} = {};", c.name, c.value != 0);
@@ -148,9 +138,7 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
       out.line("static constexpr int {} = {};", c.name, c.value);
   if (const auto bytes = kernel.launch().shared_bytes; bytes > 0)
     out.line("static constexpr int shared_bytes = {};", bytes);
-  if (wgmma && wgmma->window) print_window(out, *wgmma);
-  if (const auto* const rows = kernel.image_rows()) print_image_rows(out, *rows);
-  if (const auto* const depthwise = kernel.depthwise()) print_depthwise_axes(out, spec, *depthwise);
+  engine.print_own_config(out);
   print_accesses(out, spec, names);
   if (const int aligned_by = kernel.aligned_by(); aligned_by >= 0)
     out.line("using AlignedBy = {};", names.access[static_cast<std::size_t>(aligned_by)]);
@@ -164,7 +152,7 @@ void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNa
   const AttentionConfig* const attention = kernel.attention();
   // Those of scores are printed with the first product.
   if (!attention || attention->v.gather >= 0)
-    print_gathers(out, spec, names, attention ? nullptr : packing);
+    print_gathers(out, spec, names, attention ? nullptr : kernel.packing());
   out.close("};");
 }
 

@@ -4,8 +4,8 @@
 
 namespace sinter {
 
-void print_config(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names,
-                  const std::vector<const BodyText*>& bodies);
+void print_config(TextWriter& out, const EngineText& engine, const ScheduledKernel& kernel,
+                  const KernelNames& names);
 // `First`: what of the first of two products is known when the kernel is compiled, whose
 // coordinates are FirstCoord; `bodies` run over its domain.
 void print_product_config(TextWriter& out, const KernelSpec& first, bool wide_index,

@@ -52,6 +52,10 @@ ContractionText::ContractionText(const ScheduledKernel& kernel, const KernelName
       a_(spec_, names, c_.a().body, packing_a),
       b_(spec_, names, c_.b().body, packing_b) {}
 
+void ContractionText::print_types(TextWriter& out) const {
+  out.line("using Accumulator = {};", value_type(c_.accumulate));
+  if (!sum().empty()) out.line("using Sum = {};", sum());
+}
 void ContractionText::print_rows(TextWriter& out) const {
   if (c_.rows.on) out.line("using Rows = {};", rows_type(spec_, names_));
 }

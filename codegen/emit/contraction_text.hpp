@@ -13,8 +13,11 @@ class ContractionText : public EngineText {
   std::vector<std::string> words() const override {
     return {c_.rows.on ? "grouped_contraction" : "contraction"};
   }
+  void print_types(TextWriter& out) const override;
 
  protected:
+  // The type of the engine's own sums, which become Accumulator; empty where it has none.
+  virtual std::string_view sum() const { return {}; }
   // Where rows belong to groups: their type, and the argument that says which these are.
   void print_rows(TextWriter& out) const;
   std::string rows() const;

@@ -1,5 +1,4 @@
-#include "emit/depthwise_text.hpp"
-
+// The text of depthwise convolutions, their gradients and those of narrow groups.
 #include <fmt/format.h>
 
 #include "emit/contraction_text.hpp"
@@ -70,19 +69,6 @@ void print_planes_beside(TextWriter& out, const KernelSpec& spec, const KernelNa
   out.close("};");
 }
 
-}  // namespace
-
-void print_depthwise_axes(TextWriter& out, const KernelSpec& spec, const DepthwiseConfig& e) {
-  out.line("using Rows = {};", axis(spec, e.down));
-  out.line("using Columns = {};", axis(spec, e.across));
-  std::string looped;
-  for (const ImageDim& d : e.looped)
-    looped += fmt::format("{}{}", looped.empty() ? "" : ", ", axis(spec, d));
-  out.line("using Looped = sinter::List<{}>;", looped);
-}
-
-namespace {
-
 // What all engines have: Image, and Filter or Gradient.
 class DepthwiseText : public ContractionText {
  public:
@@ -97,6 +83,14 @@ class DepthwiseText : public ContractionText {
     add_map(maps, e_.image, "map_a");
     add_map(maps, e_.other, "map_b");
     return maps;
+  }
+  void print_own_config(TextWriter& out) const override {
+    out.line("using Rows = {};", axis(spec_, e_.down));
+    out.line("using Columns = {};", axis(spec_, e_.across));
+    std::string looped;
+    for (const ImageDim& d : e_.looped)
+      looped += fmt::format("{}{}", looped.empty() ? "" : ", ", axis(spec_, d));
+    out.line("using Looped = sinter::List<{}>;", looped);
   }
   void print_structs(TextWriter& out) const override {
     print_fragment(out, kernel_, names_, body_);

@@ -41,6 +41,9 @@ class EngineText {
   virtual void print_instructions(TextWriter&) const {}
   // What the entry's name says of it, besides the modes of its statements.
   virtual std::vector<std::string> words() const { return {}; }
+  // Of Config: types in front of the constants, and what the engine alone has behind them.
+  virtual void print_types(TextWriter&) const {}
+  virtual void print_own_config(TextWriter&) const {}
   // What Coordinates are called where no pack may reach out of its row.
   virtual std::string_view coordinates() const { return {}; }
   // Of two products the first one's Config.

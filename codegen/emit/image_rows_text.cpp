@@ -1,5 +1,4 @@
-#include "emit/image_rows_text.hpp"
-
+// The text of convolutions of few channels, whose pixels come as they lie in memory.
 #include <fmt/format.h>
 
 #include "emit/contraction_text.hpp"
@@ -7,16 +6,6 @@
 #include "emit/spelling.hpp"
 
 namespace sinter {
-
-void print_image_rows(TextWriter& out, const ImageRowsConfig& i) {
-  const auto seen = [](const SeenPixels& s) {
-    return fmt::format("sinter::contraction::SeenPixels<{}, {}, {}>", s.base, s.step, s.taps);
-  };
-  out.line("using Number = sinter::{};", name(i.number));
-  out.line("using ImageRows = sinter::contraction::ImageRows<{}, {}, {}, {},", i.channels, i.line,
-           i.lines, i.pitch);
-  out.line("    {}, {}>;", seen(i.down), seen(i.across));
-}
 
 namespace {
 
@@ -46,6 +35,15 @@ class ImageRowsText : public ContractionText {
   void print_instructions(TextWriter& out) const override {
     out.line("SINTER_WGMMA({}, f32)", e_.tile.n);
   }
+  void print_own_config(TextWriter& out) const override {
+    const auto seen = [](const SeenPixels& s) {
+      return fmt::format("sinter::contraction::SeenPixels<{}, {}, {}>", s.base, s.step, s.taps);
+    };
+    out.line("using Number = sinter::{};", name(e_.number));
+    out.line("using ImageRows = sinter::contraction::ImageRows<{}, {}, {}, {},", e_.channels,
+             e_.line, e_.lines, e_.pitch);
+    out.line("    {}, {}>;", seen(e_.down), seen(e_.across));
+  }
   void print_structs(TextWriter& out) const override {
     // Zeros of the filter meet pixels beside its taps.
     std::string counted = counted_products(spec_);
@@ -62,6 +60,9 @@ class ImageRowsText : public ContractionText {
   Facts facts() const override {
     return {estimated(), {"image_rows", 1}, {"legal_tiles", 0}, {"tuned", 0}, {"scaled", 0}};
   }
+
+ protected:
+  std::string_view sum() const override { return "float"; }
 
  private:
   const ImageRowsConfig& e_;

@@ -138,6 +138,10 @@ class MmaText : public ContractionText {
   std::string_view summary() const override {
     return e_.cuda_cores() ? "sums of products" : "sums of products on tensor cores";
   }
+  void print_types(TextWriter& out) const override {
+    ContractionText::print_types(out);
+    out.line("using Number = sinter::{};", name(e_.number));
+  }
   void print_structs(TextWriter& out) const override {
     print_rows(out);
     print_fragment(out, kernel_, names_, body_);
@@ -165,6 +169,9 @@ class MmaText : public ContractionText {
     facts.emplace_back("b_width", e_.b.packing.width);
     return facts;
   }
+
+ protected:
+  std::string_view sum() const override { return e_.promote_every > 0 ? "int" : "float"; }
 
  private:
   const MmaConfig& e_;

@@ -118,6 +118,9 @@ class WgmmaText : public ContractionText {
     if (e_.result) add_maps(maps, *e_.result, "map_result");
     return maps;
   }
+  void print_own_config(TextWriter& out) const override {
+    if (e_.window) print_window(out, e_);
+  }
   void print_structs(TextWriter& out) const override {
     print_rows(out);
     print_fragment(out, kernel_, names_, body_);
@@ -160,6 +163,9 @@ class WgmmaText : public ContractionText {
     if (e_.b.source == BoxedOperand::Source::shifted) facts.emplace_back("b_shifted", 1);
     return facts;
   }
+
+ protected:
+  std::string_view sum() const override { return e_.integers ? "int" : "float"; }
 
  private:
   const WgmmaConfig& e_;
