@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
 
 #include "console.hpp"
 #include "documents.hpp"
 #include "lower/lower.hpp"
+#include "plan/tensor_names.hpp"
 #include "reference/fills.hpp"
 #include "runtime/bindings.hpp"
 #include "runtime/free_memory.hpp"
@@ -21,11 +21,14 @@
 namespace sinter::cli {
 namespace {
 
-std::map<std::string_view, TensorId> ids_by_name(const Graph& graph) {
-  std::map<std::string_view, TensorId> ids;
-  for (std::size_t i = 0; i < graph.tensors().size(); ++i)
-    ids.emplace(graph.tensors()[i].name, static_cast<TensorId>(i));
-  return ids;
+// Where the inputs of a graph lie that has the plan's.
+HostPointers inputs_of(const TensorNames& names, std::span<const PlanTensor> tensors,
+                       const TensorSet& host) {
+  HostPointers inputs;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (const TensorId t = names.find(tensors[i].name); !tensors[i].written && t >= 0)
+      inputs[t] = host.pointer(i);
+  return inputs;
 }
 
 }  // namespace
@@ -101,30 +104,21 @@ void TensorSet::spoil_outputs() {
 
 Status fill_set(const Graph& graph, std::span<const PlanTensor> tensors, std::uint64_t seed,
                 TensorSet& host) {
-  const auto ids = ids_by_name(graph);
-  HostPointers memory;
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    if (const auto found = ids.find(tensors[i].name); !tensors[i].written && found != ids.end())
-      memory[found->second] = host.pointer(i);
-  return fill_inputs(graph, Fill::normal, seed, memory);
+  return fill_inputs(graph, Fill::normal, seed, inputs_of(TensorNames(graph), tensors, host));
 }
 
 Result<std::vector<Checked>> check_outputs(const Graph& graph, std::span<const PlanTensor> tensors,
                                            const TensorSet& host, std::int64_t samples) {
   const Lowered lowered = lower(graph);
-  const auto ids = ids_by_name(*lowered.graph);
-  HostPointers inputs;
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    if (const auto found = ids.find(tensors[i].name); !tensors[i].written && found != ids.end())
-      inputs[found->second] = host.pointer(i);
+  const TensorNames names(*lowered.graph);
   std::vector<Written> written;
   std::vector<Checked> results;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].written) continue;
-    written.push_back({ids.at(tensors[i].name), host.pointer(i)});
+    written.push_back({names.find(tensors[i].name), host.pointer(i)});
     results.push_back({tensors[i].name, {}, count(tensors[i].dim)});
   }
-  auto compared = compare(*lowered.graph, inputs, written, samples);
+  auto compared = compare(*lowered.graph, inputs_of(names, tensors, host), written, samples);
   SINTER_TRY(compared);
   for (std::size_t i = 0; i < results.size(); ++i)
     results[i].comparison = std::move((*compared)[i]);
@@ -138,10 +132,10 @@ CheckEffort check_effort(const Graph& graph, const PlanData& plan) {
   double work = 0;
   for (const auto& k : plan.kernels) work += k.flops + static_cast<double>(k.bytes);
   const Lowered lowered = lower(graph);
-  const auto ids = ids_by_name(*lowered.graph);
+  const TensorNames names(*lowered.graph);
   std::vector<TensorId> outputs;
   for (const auto& t : plan.tensors)
-    if (t.written) outputs.push_back(ids.at(t.name));
+    if (t.written) outputs.push_back(names.find(t.name));
   CheckEffort effort;
   for (const std::int64_t samples : {0, 4096, 1024, 256, 64, 16}) {
     if (samples == 0 && work >= kLargeWork) continue;
