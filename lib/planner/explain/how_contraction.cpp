@@ -92,7 +92,7 @@ std::string how_mma(KernelConstants& get, const PlanKernel&, std::string_view gp
 }
 
 std::string how_simt(KernelConstants& get, const PlanKernel&, std::string_view) {
-  if (get("tensor_cores"))
+  if (get.some("tensor_cores"))
     return fmt::format("tiles of {0} x {0} results on tensor cores, in f64", get("tile"));
   return fmt::format("tiles of {0} x {0} results on CUDA cores, as ", get("tile")) +
          (get("zero_dominates")
