@@ -52,16 +52,16 @@ inline std::string joined(std::span<const PlanKernel* const> kernels) {
   return front + text;
 }
 
-// Kernels that can be joined, in parts of a few. `key`: what else they must have in common.
+// Kernels that can be joined, in parts of at most `most`. `key`: what else they must have in
+// common.
 template <class Key>
 std::vector<std::vector<const PlanKernel*>> joinable(std::span<const PlanKernel* const> kernels,
-                                                     const Key& key) {
-  constexpr std::size_t kMost = 8;
+                                                     std::size_t most, const Key& key) {
   using Part = std::vector<const PlanKernel*>;
   std::map<std::pair<std::string, decltype(key(*kernels[0]))>, std::vector<Part>> parts;
   for (const PlanKernel* k : kernels) {
     auto& like = parts[{headers_of(k->source), key(*k)}];
-    if (like.empty() || like.back().size() == kMost) like.emplace_back();
+    if (like.empty() || like.back().size() == most) like.emplace_back();
     like.back().push_back(k);
   }
   std::vector<Part> result;
