@@ -131,56 +131,145 @@ class GrowingKernel {
   std::size_t parts_ = 0;
 };
 
-// Of the readers of one tensor, so many may be refused before the others are not asked any more.
+// Of the readers of one tensor, so many may be refused before the others are not asked any more;
+// not counting those that no kernel of the pattern takes, which are asked for their reason alone.
 constexpr int kMostRefused = 256;
 
 }  // namespace
 
-bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
-          const std::function<Refusal(NodeId)>& refuse) {
-  bool full = false;
+namespace {
+
+enum class Order { readers_first, chains_first };
+
+// What the limits of a kernel kept out.
+struct LeftOut {
+  bool any = false;
+  bool connected = false;  // some that read what the kernel makes, or make what it reads
+};
+
+// `chains_first`: a reader of a tensor that the kernel reads, too, brings what it is connected to
+// before the next such reader is asked.
+LeftOut grow_in(Order order, FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
+                const std::function<Refusal(NodeId)>& refuse) {
+  LeftOut left_out;
   GrowingKernel kernel(state, nodes);
   auto refused = state.marks();
-  const auto consider = [&](NodeId c, TensorId through, int& refusals) {
+  const auto consider = [&](NodeId c, TensorId through, bool connected, int& refusals) {
     if (c < 0 || kernel.contains(c) || refused.contains(c) || !state.free(c)) return false;
+    bool full = false;
     Refusal r = refuse(c);
     if (r.why.empty()) r = kernel.join(c, full);
     if (r.why.empty()) return true;
+    left_out.any |= full;
+    left_out.connected |= full && connected;
     ++refusals;
     refused.insert(c);
     if (growth.explain) state.cut(growth.pattern, nodes.front(), c, through, r);
     return false;
   };
-  std::unordered_set<TensorId> asked;  // tensors whose readers were asked
-  const auto consider_readers = [&](TensorId t) {
-    bool grown = false;
-    int refusals = 0;
-    if (!asked.insert(t).second) return false;
+  bool cut_off = false;  // a chain was, by the limits of a kernel: nothing joins any longer
+  // Of a tensor that a node reads or, `connected`, makes. `behind`: called behind each that joins.
+  const auto consider_readers = [&](TensorId t, bool connected, const auto& behind) {
+    int refusals = 0, never = 0;
     for (NodeId c : state.open_consumers(t)) {
-      grown |= consider(c, t, refusals);
-      if (refusals == kMostRefused) break;
+      const bool takes = growth.takes(state, c);
+      if (!takes && (!growth.explain || never == kMostRefused)) continue;
+      if (consider(c, t, connected, takes ? refusals : never)) behind();
+      if (refusals == kMostRefused || cut_off) break;
     }
-    return grown;
   };
-  for (bool grown = true; grown;) {
-    grown = false;
+  std::unordered_set<TensorId> asked;  // tensors whose readers were asked
+  const auto consider_readers_once = [&](TensorId t, bool connected, const auto& behind) {
+    if (!cut_off && asked.insert(t).second) consider_readers(t, connected, behind);
+  };
+  const auto consider_producer = [&](TensorId t) {
+    int refusals = 0;
+    consider(state.producer(t), t, true, refusals);
+  };
+  // Operands of a product come through memory or a prologue.
+  const auto operands = [&](NodeId n) {
+    return is_contraction(state.node(n).op) ? std::span<const TensorId>() : state.operands(n);
+  };
+  const auto is_shared = [&](TensorId t) {
+    return !state.graph()[t].has_value && count(state.graph()[t].dim) >= growth.shared;
+  };
+  // What nodes from number `first` on are connected to, but for readers of what they read.
+  std::size_t first = 0;
+  const auto connect = [&] {
+    for (std::size_t before = 0; before < nodes.size();) {
+      before = nodes.size();
+      for (std::size_t i = first; i < nodes.size(); ++i) {
+        for (TensorId t : state.node(nodes[i]).outputs)
+          if (t >= 0) consider_readers(t, true, [] {});
+        for (TensorId t : operands(nodes[i]))
+          if (t >= 0) consider_producer(t);
+      }
+      if (nodes.size() > before) refused.clear();
+    }
+    first = nodes.size();
+  };
+  // The same of the last one alone, which goes again where the kernel has no room for all of it.
+  const auto connect_chain = [&] {
+    const std::size_t start = nodes.size() - 1;
+    left_out.connected = false;
+    connect();
+    cut_off = left_out.connected;
+    if (cut_off) nodes.resize(start);
+  };
+  for (std::size_t before = 0; before < nodes.size() && !cut_off;) {
+    if (before > 0) refused.clear();  // a larger set may heal what looked like a cycle
+    before = nodes.size();
     asked.clear();
+    if (order == Order::chains_first) {
+      first = 0;
+      connect();
+      for (std::size_t i = 0; i < nodes.size(); ++i)
+        for (TensorId t : operands(nodes[i]))
+          if (t >= 0 && is_shared(t)) consider_readers_once(t, false, connect_chain);
+      continue;
+    }
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-      const Node& n = state.node(nodes[i]);
-      for (TensorId t : n.outputs)
-        if (t >= 0) grown |= consider_readers(t);
-      if (is_contraction(n.op)) continue;  // operands come through memory or a prologue
-      for (TensorId t : state.operands(nodes[i])) {
+      for (TensorId t : state.node(nodes[i]).outputs)
+        if (t >= 0) consider_readers_once(t, true, [] {});
+      for (TensorId t : operands(nodes[i])) {
         if (t < 0) continue;
-        int refusals = 0;
-        grown |= consider(state.producer(t), t, refusals);
-        if (!state.graph()[t].has_value && count(state.graph()[t].dim) >= growth.shared)
-          grown |= consider_readers(t);
+        consider_producer(t);
+        if (is_shared(t)) consider_readers_once(t, false, [] {});
       }
     }
-    if (grown) refused.clear();  // a larger set may heal what looked like a cycle
   }
-  return full;
+  return left_out;
+}
+
+// What a kernel saves, without what passes through memory to those that go on with its results.
+std::int64_t saved_beside_passed(const FusionState& state, const std::vector<NodeId>& nodes) {
+  std::int64_t saved = saved_bytes(state, nodes);
+  const JoinedNodes joined(state, nodes);
+  for (NodeId n : nodes)
+    for (TensorId t : state.node(n).outputs) {
+      const auto inside = [&](NodeId reader) { return joined.contains(reader); };
+      if (t >= 0 && !std::ranges::all_of(state.consumers(t), inside))
+        saved -= state.bytes(t) * (state.graph()[t].output ? 1 : 2);
+    }
+  return saved;
+}
+
+}  // namespace
+
+bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
+          const std::function<Refusal(NodeId)>& refuse) {
+  std::vector<NodeId> other = nodes;
+  const LeftOut left_out = grow_in(Order::readers_first, state, nodes, growth, refuse);
+  if (!left_out.connected || growth.shared == std::numeric_limits<std::int64_t>::max())
+    return left_out.any;
+  // Readers of one tensor may have left no room for what goes on with what they make.
+  std::swap(nodes, other);  // `refuse` looks at `nodes`
+  Growth unsaid = growth;
+  unsaid.explain = false;
+  grow_in(Order::chains_first, state, nodes, unsaid, refuse);
+  if (saved_beside_passed(state, nodes) <= saved_beside_passed(state, other))
+    std::swap(nodes, other);
+  return true;
 }
 
 bool runs_over(const FusionState& state, NodeId n, const Dims& domain) {

@@ -25,6 +25,8 @@ struct Growth {
   std::string_view pattern;
   std::int64_t shared = std::numeric_limits<std::int64_t>::max();
   bool explain = false;
+  // Whether a kernel may have such a node at all; `refuse` has a reason where it may not.
+  bool (*takes)(const FusionState&, NodeId) = [](const FusionState&, NodeId) { return true; };
 };
 bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
           const std::function<Refusal(NodeId)>& refuse);

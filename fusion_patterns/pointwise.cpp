@@ -26,7 +26,8 @@ class PointwisePattern final : public Pattern {
   std::optional<Match> propose(FusionState& state, NodeId anchor, bool explain) const override {
     const Dims domain = without_leading_ones(state.graph()[state.node(anchor).outputs[0]].dim);
     Match m{{anchor}, anchor, 0};
-    m.full = grow(state, m.nodes, {name(), count(domain), explain}, [&](NodeId n) -> Refusal {
+    const Growth growth{name(), count(domain), explain, is_elementwise};
+    m.full = grow(state, m.nodes, growth, [&](NodeId n) -> Refusal {
       if (is_contraction(state.node(n).op)) return refuse_product(state.node(n).op);
       if (!is_elementwise(state, n)) return refuse_other_domain(state, n, domain);
       // A gather's indices are those of its own dims, leading ones included.

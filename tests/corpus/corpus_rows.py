@@ -96,3 +96,11 @@ g.pointwise("mul", "both", "e", g.tensor("z", [16411, 35]))
 g.output(g.reduction("add", "both", "sum", [16411, 1]))
 g = short_odd_rows("of_integers", 32771, 3, "i32")
 g.output(g.reduction("min", "x", "least", [32771, 1]), g.reduction("max", "x", "largest", [32771, 1]))
+
+
+# More than one kernel has room for: each computes some of them to their end.
+g = Graph("softmaxes_of_one_input", "bf16")
+g.tensor("x", [10, 72])
+for i in range(40):
+    g.node("softmax", {"X": "x"}, {"Y": f"p{i}"}, axis=1)
+    g.output(g.pointwise("mul", f"y{i}", f"p{i}", g.value(f"factor{i}", 0.25 + i / 16)))

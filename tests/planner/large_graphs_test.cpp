@@ -144,6 +144,32 @@ TEST_CASE("10,000 nodes of any shape plan in seconds") {
   }
 }
 
+// Where the readers of x are more than one kernel has room for, a kernel of them all would store
+// what is only for who goes on with it.
+TEST_CASE("a kernel without room for all readers of its input computes some of them to their end") {
+  for (const int n : {40, 400}) {
+    Graph g{{.io = bf16}};
+    kShapes.at("softmaxes of one input")(g, n);
+    REQUIRE(g.check().empty());
+    const Lowered l = lower(g);
+    const Partition p = partition(*l.graph, true);
+    CHECK(p.kernels.size() == static_cast<std::size_t>(n / 26 + 1));
+    CHECK(p.workspace_bytes == 0);
+  }
+}
+
+// Reductions that no pointwise kernel takes do not hide its other readers of x.
+TEST_CASE("readers that a pattern never takes do not count as refused by it") {
+  Graph g{{.io = bf16}};
+  const Tensor x = g.tensor({.name = "x", .dim = {32, 32}});
+  for (int i = 0; i < 300; ++i)
+    g.output(reduction(x, ReductionMode::max, {32, 1}), detail::text({"largest", i}));
+  for (int i = 0; i < 300; ++i) g.output(relu(x), detail::text({"y", i}));
+  const Lowered l = lower(g);
+  const Partition p = partition(*l.graph, true);
+  CHECK(p.kernels.size() == 7);  // of up to 96 tensors each
+}
+
 // Each sum doubles the paths from the scores, or the weights, to the product.
 TEST_CASE("attention's scores and weights are looked at once, by however many paths") {
   const auto doubled = [](Tensor x, int times) {
