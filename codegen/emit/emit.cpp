@@ -101,7 +101,7 @@ std::string text_before(const ScheduledKernel& kernel, const KernelNames& names,
   out.blank();
   engine.print_structs(out);
   out.blank();
-  return out.text();
+  return std::move(out).text();
 }
 
 std::string text_before(const ScheduledKernel& kernel) {
@@ -129,6 +129,12 @@ std::string whole_text(const ScheduledKernel& kernel) {
   const KernelNames names(kernel.spec, other_bodies(kernel));
   const auto engine = engine_text(kernel, names);
   return text_before(kernel, names, *engine) + entry_text(kernel, *engine, "");
+}
+
+std::uint32_t digest_of(std::string_view text, std::span<const std::string> names) {
+  const std::string canonical = names.empty() ? "" : canonical_text(text, names);
+  if (!names.empty()) text = canonical;
+  return static_cast<std::uint32_t>(XXH3_64bits(text.data(), text.size()) >> 32);
 }
 
 }  // namespace
@@ -181,14 +187,16 @@ EmittedKernel emit_kernel(const ScheduledKernel& scheduled, std::string_view tit
     }
   // The digest stands for the whole text but for the user's names, so that a profiler's line leads
   // to one text.
-  const std::string digested = canonical_text(text + unnamed_entry, kernel.names);
-  kernel.entry =
-      fmt::format("{}_{:08x}", entry_stem(scheduled, *engine, title),
-                  static_cast<std::uint32_t>(XXH3_64bits(digested.data(), digested.size()) >> 32));
+  const std::size_t before = text.size();
+  text += unnamed_entry;
+  kernel.entry = fmt::format("{}_{:08x}", entry_stem(scheduled, *engine, title),
+                             digest_of(text, kernel.names));
+  text.resize(before);
   if (!kernel.arguments.empty())
     text.insert(text.find("#include"),
                 fmt::format("#define SINTER_PARAMETER \"{}_param_0\"\n", kernel.entry));
-  kernel.source = text + entry_text(scheduled, *engine, kernel.entry);
+  text += entry_text(scheduled, *engine, kernel.entry);
+  kernel.source = std::move(text);
   const Launch& launch = scheduled.launch();
   kernel.grid = launch.grid;
   kernel.shared_bytes = launch.shared_bytes;

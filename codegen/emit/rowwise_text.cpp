@@ -1,5 +1,6 @@
 // The text of rowwise kernels: reductions, and a struct for each phase.
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "emit/engine_text.hpp"
@@ -102,7 +103,21 @@ void print_row_fragment(TextWriter& out, const KernelSpec& spec, const KernelNam
 // whose values are kept.
 struct Known {
   std::set<int> fetched, drawn, kept;
+  // Statements' lines: what several phases compute they all have. (A chain of norms has as many
+  // phases as reductions, and its printing took a third of its planning.)
+  std::map<int, std::string> values, assignments;
 };
+
+template <class Print>
+void print_once(TextWriter& out, std::map<int, std::string>& lines, int i, const Print& print) {
+  const auto [line, made] = lines.try_emplace(i);
+  if (made) {
+    TextWriter own;
+    print(own);
+    line->second = std::move(own).text();
+  }
+  if (!line->second.empty()) out.take(line->second);
+}
 
 // Everything that a phase's stores and reduces need. Values of the row become members, where the
 // elements and the stores of the row find them. `columns`: values are reduced down them, too.
@@ -142,7 +157,10 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
     out.line("{} {} = 0;", value_type(body.statement(i).arithmetic), body.name(i));
   for (int i : divisors) out.line("{} {};", body.divisor_type(i), body.divisor_name(i));
   const auto print_value = [&](int i) {
-    members.count(i) ? body.print_assignment(out, i) : body.print(out, i);
+    if (members.count(i))
+      print_once(out, known.assignments, i, [&](auto& own) { body.print_assignment(own, i); });
+    else
+      print_once(out, known.values, i, [&](auto& own) { body.print(own, i); });
     if (divisors.count(i)) out.line("{} = {};", body.divisor_name(i), body.name(i));
   };
   print_function(out,
@@ -158,7 +176,7 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
     if (known.kept.contains(i)) {
       body.print_kept(out, i);
     } else {
-      body.print(out, i);
+      print_once(out, known.values, i, [&](auto& own) { body.print(own, i); });
       if (keeps) out.line("{} = {};", body.kept(i), body.name(i));
     }
     if (keeps) known.kept.insert(i);

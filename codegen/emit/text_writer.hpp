@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace sinter {
 
@@ -17,6 +18,11 @@ class TextWriter {
     text_ += '\n';
   }
   void blank() { text_ += '\n'; }
+  // A line of another writer's, at this one's indentation.
+  void take(const std::string& line) {
+    text_.append(static_cast<std::size_t>(2 * depth_), ' ');
+    text_ += line;
+  }
   // Opens a block; `close` ends it.
   template <class... Args>
   void open(fmt::format_string<Args...> format, Args&&... args) {
@@ -27,7 +33,8 @@ class TextWriter {
     --depth_;
     line("{}", end);
   }
-  const std::string& text() const { return text_; }
+  const std::string& text() const& { return text_; }
+  std::string text() && { return std::move(text_); }
 
  private:
   std::string text_;

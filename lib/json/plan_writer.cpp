@@ -98,8 +98,8 @@ class MachineCodes {
   std::size_t kernels_ = 0;
 };
 
-std::string kernel_text(const PlanKernel& k, MachineCodes& codes) {
-  std::string s = "    {\n";
+void append_kernel(std::string& s, const PlanKernel& k, MachineCodes& codes) {
+  s += "    {\n";
   s += fmt::format("      \"entry\": {}, \"family\": {},\n", json_string(k.entry),
                    json_string(name(k.family)));
   s += fmt::format("      \"nodes\": [{}],\n",
@@ -117,9 +117,11 @@ std::string kernel_text(const PlanKernel& k, MachineCodes& codes) {
   s += fmt::format("      \"maps\": [{}],\n", joined(k.maps, ",\n        ", map_text));
   s += fmt::format("      \"names\": [{}],\n",
                    joined(k.names, ", ", [](const std::string& n) { return json_string(n); }));
-  s += fmt::format("      \"source\": {},\n", json_string(k.source));
+  s += "      \"source\": ";
+  append_json_string(s, k.source);
+  s += ",\n";
   s += fmt::format("      \"machine_code\": {{{}}}\n", codes.text(k));
-  return s + "    }";
+  s += "    }";
 }
 
 std::string cut_text(const PlanCut& c) {
@@ -130,10 +132,14 @@ std::string cut_text(const PlanCut& c) {
       json_string(c.reason), json_string(c.fix));
 }
 
-template <class List, class Text>
-std::string array_text(std::string_view key, const List& list, Text&& text) {
-  if (list.empty()) return fmt::format("  {}: []", json_string(key));
-  return fmt::format("  {}: [\n{}\n  ]", json_string(key), joined(list, ",\n", text));
+template <class List, class Append>
+void append_array(std::string& s, std::string_view key, const List& list, Append&& append) {
+  s += fmt::format("  {}: [", json_string(key));
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    s += i > 0 ? ",\n" : "\n";
+    append(list[i]);
+  }
+  s += list.empty() ? "]" : "\n  ]";
 }
 
 // The graph's own text, two columns further in; its strings hold no line breaks.
@@ -147,22 +153,33 @@ std::string indented(std::string_view text) {
   return s;
 }
 
-}  // namespace
-
-std::string plan_body(const PlanData& p) {
-  std::string s;
+// In place: texts of many kernels are larger than what else a plan takes.
+void append_body(std::string& s, const PlanData& p) {
+  std::size_t sources = p.graph_json.size();
+  for (const PlanKernel& k : p.kernels) sources += k.source.size();
+  s.reserve(s.size() + sources + sources / 8);
   s += fmt::format(
       "  \"library\": {}, \"name\": {}, \"architecture\": {}, \"workspace_bytes\": {},\n",
       json_string(p.version), json_string(p.name), json_string(p.architecture), p.workspace_bytes);
   s += fmt::format("  \"graph\": {},\n", indented(p.graph_json));
-  s += array_text("tensors", p.tensors, plan_tensor_text) + ",\n";
-  s += array_text("buffers", p.buffers, buffer_text) + ",\n";
+  const auto with = [&s](const auto& text) { return [&](const auto& x) { s += text(x); }; };
+  append_array(s, "tensors", p.tensors, with(plan_tensor_text));
+  s += ",\n";
+  append_array(s, "buffers", p.buffers, with(buffer_text));
+  s += ",\n";
   MachineCodes codes;
-  s +=
-      array_text("kernels", p.kernels, [&](const PlanKernel& k) { return kernel_text(k, codes); }) +
-      ",\n";
-  s += array_text("cuts", p.cuts, cut_text) + "\n";
-  return s + "}\n";
+  append_array(s, "kernels", p.kernels, [&](const PlanKernel& k) { append_kernel(s, k, codes); });
+  s += ",\n";
+  append_array(s, "cuts", p.cuts, with(cut_text));
+  s += "\n}\n";
+}
+
+}  // namespace
+
+std::string plan_body(const PlanData& p) {
+  std::string s;
+  append_body(s, p);
+  return s;
 }
 
 std::string plan_hash(std::string_view body) {
@@ -171,9 +188,15 @@ std::string plan_hash(std::string_view body) {
 }
 
 std::string plan_to_json(const PlanData& plan) {
-  const std::string body = plan_body(plan);
-  return fmt::format("{{\n  \"format\": {}, \"version\": {}, \"hash\": \"{}\",\n{}",
-                     json_string(kPlanFormat), kPlanVersion, plan_hash(body), body);
+  std::string s = fmt::format("{{\n  \"format\": {}, \"version\": {}, \"hash\": \"",
+                              json_string(kPlanFormat), kPlanVersion);
+  const std::size_t hash = s.size();
+  s += plan_hash("") + "\",\n";  // as long as that of the body, which comes in its place
+  const std::size_t body = s.size();
+  append_body(s, plan);
+  const std::string found = plan_hash(std::string_view(s).substr(body));
+  s.replace(hash, found.size(), found);
+  return s;
 }
 
 }  // namespace sinter::json

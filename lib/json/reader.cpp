@@ -289,21 +289,32 @@ Result<Value> parse(std::string_view text, std::string_view file) {
 }
 
 std::string json_string(std::string_view text) {
+  std::string quoted;
+  quoted.reserve(text.size() + text.size() / 8 + 2);
+  append_json_string(quoted, text);
+  return quoted;
+}
+
+void append_json_string(std::string& to, std::string_view text) {
   // Printable ASCII, as kernels' texts are, a run at a time: in the JSON library's writer these
   // took a sixth of what it takes to make a plan, write it and read it back.
   const auto as_it_is = [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; };
-  std::string quoted = "\"";
-  quoted.reserve(text.size() + text.size() / 8 + 2);
+  const std::size_t before = to.size();
+  to += '"';
   for (auto at = text.begin();; ++at) {
     const auto end = std::find_if_not(at, text.end(), as_it_is);
-    quoted.append(at, end);
+    to.append(at, end);
     at = end;
-    if (at == text.end()) return quoted + '"';
+    if (at == text.end()) {
+      to += '"';
+      return;
+    }
     if (*at != '\n' && *at != '"' && *at != '\\') break;
-    quoted += '\\';
-    quoted += *at == '\n' ? 'n' : *at;
+    to += '\\';
+    to += *at == '\n' ? 'n' : *at;
   }
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  to.resize(before);
+  to += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string number(double value) {
