@@ -306,6 +306,7 @@ void add_constants(const KernelSpec& spec, const AttentionBackwardConfig& e, Con
                      {"heads_together", e.heads_together}});
   if (const int parts = spec.attention_backward().parts; parts > 1) c.push_back({"parts", parts});
   if (e.in_order) c.push_back({"in_order", 1, true});
+  if (e.windows > 1) c.push_back({"windows", e.windows});
   if (e.blocks_of_round > 0) c.push_back({"blocks_of_round", e.blocks_of_round});
   if (spec.attention_backward().totals()) c.push_back({"row_totals", 1, true});
   if (e.by_warps) return;

@@ -166,6 +166,7 @@ constexpr std::string_view kReserved[] = {"acc",
                                           "wchar_t",
                                           "while",
                                           "width",
+                                          "windows",
                                           "xor",
                                           "xor_eq"};
 static_assert(std::is_sorted(std::begin(kReserved), std::end(kReserved)));

@@ -25,6 +25,31 @@ attention_backward("deterministic_dbias_wide_rows", hq=2, hk=2, sq=70, skv=170, 
                    deterministic=True, inputs=[("Bias", [2, 2, 70, 1], "f32")])
 
 
+def dbias_of_windows(name, b=5, h=132, s=20, skv=20, d=64, dv=64, io="bf16", infinite=None):
+    """A dBias that windows share, of which a thread block takes several in turn, and fewer where they end. `infinite`: keys of heads past
+    this one, whose scores are -infinity."""
+    g = Graph("attention_backward_dbias_windows_" + name, io)
+    ports = {t: t for t in ("Q", "K", "V", "O", "dO", "Stats", "Bias")}
+    for t, rows, width in (("Q", s, d), ("K", skv, d), ("V", skv, dv), ("O", s, dv), ("dO", s, dv)):
+        g.tensor(t, [b, h, rows, width])
+    g.tensor("Stats", [b, h, s, 1], data_type="f32")
+    g.tensor("Bias", [1, h, s, skv])
+    if infinite:
+        ports["Q"], ports["K"] = g.tensor("Q_changed", data_type=io), g.tensor("K_changed", data_type=io)
+        g.pointwise("neg", "Q_changed", g.pointwise("abs", "sizes", "Q"))
+        g.pointwise("cmp_gt", "chosen", g.pointwise("gen_index", "head", "K", axis=1), g.value("number", float(infinite)))
+        g.pointwise("binary_select", "K_changed", g.value("infinite", "inf"), "K", "chosen")
+    results = (["dQ"] if not infinite else []) + ["dK", "dV", "dBias"]
+    g.node("sdpa_backward", ports, {t: t for t in results}, attn_scale=d**-0.5)
+    g.output(*results)
+
+
+dbias_of_windows("odd")
+dbias_of_windows("infinite", b=3, h=264, s=9, skv=16, d=40, dv=40, infinite=255)
+dbias_of_windows("three_blocks", b=7, h=130, s=9, skv=16, d=32, dv=24, io="f16")
+dbias_of_windows("whole", b=4, h=198, s=64, skv=64, d=32, dv=32)
+
+
 def dbias_full_f32():
     """A full dBias of f32 beside dQ and dK, whose products read dS, which may be rounded, and not dBias."""
     g = Graph("attention_backward_dbias_full_f32", "bf16")

@@ -128,14 +128,15 @@ struct Gradients {
   SdpaAttributes attributes = {.causal_mask = true};
   std::int64_t queries = 8192, keys = 8192;
   bool bias = false, lengths = false, blocks = false;
-  bool in_place = false;  // dQ in q's memory
+  bool in_place = false;     // dQ in q's memory
+  std::int64_t entries = 1;  // which share the bias
 };
 
 Partition gradients_of(const Gradients& c, std::string_view target) {
   Graph g({.io = bf16});
   const auto tensor = [&](const char* name, std::int64_t heads, std::int64_t rows,
                           std::int64_t width) {
-    return g.tensor({.name = name, .dim = {1, heads, rows, width}});
+    return g.tensor({.name = name, .dim = {c.entries, heads, rows, width}});
   };
   const Tensor q = tensor("q", c.heads, c.queries, c.d), k = tensor("k", c.key_heads, c.keys, c.d),
                v = tensor("v", c.key_heads, c.keys, c.dv),
@@ -143,7 +144,7 @@ Partition gradients_of(const Gradients& c, std::string_view target) {
                d_o = tensor("do", c.heads, c.queries, c.dv),
                stats = tensor("stats", c.heads, c.queries, 1).type(f32);
   SdpaInputs more;
-  if (c.bias) more.bias = tensor("bias", c.heads, c.queries, c.keys);
+  if (c.bias) more.bias = g.tensor({.name = "bias", .dim = {1, c.heads, c.queries, c.keys}});
   if (c.blocks)
     more.block_mask = tensor("blocks", c.heads, (c.queries + 127) / 128, (c.keys + 1023) / 1024)
                           .type(DataType::u8);
@@ -262,6 +263,37 @@ TEST_CASE("gradients of up to 64 keys have one consumer, and several CTAs on an 
   is(few(49, 49, 96), 1, 2, 1);
   is(few(65, 49, 96), 2, 1, 2);  // whose two CTAs do not fit
   is(few(49, 49, 104), 2, 1, 2);
+}
+
+TEST_CASE("windows whose bias has a gradient are taken in turn") {
+  const auto is = [](std::int64_t entries, Gradients c, int windows, unsigned grid) {
+    INFO(entries << " x " << c.heads << " windows of " << c.queries << " and " << c.keys);
+    c.entries = entries, c.bias = true;
+    const AttentionBackwardConfig e = config_of(c);
+    CHECK(e.windows == windows);
+    CHECK(e.grid == grid);
+  };
+  const auto of_heads = [](std::int64_t heads, Gradients c) {
+    c.heads = c.key_heads = heads;
+    return c;
+  };
+  const int slots = 3 * device_model("sm_90a").sms;
+  REQUIRE(slots == 396);
+  // As many as make rounds of three CTAs an SM, or of two, and more of them where heads are few.
+  is(1024, of_heads(6, few(49, 49, 32)), 16, 6 * 64);
+  is(66, of_heads(6, few(49, 49, 32)), 1, 6 * 66);
+  is(67, of_heads(6, few(49, 49, 32)), 2, 6 * 34);
+  is(512, of_heads(12, few(49, 49, 64)), 24, 12 * 22);
+  is(8192, of_heads(6, few(64, 64, 32)), 63, 6 * 131);
+  is(3, of_heads(500, few(49, 49, 32)), 1, 3 * 500);
+  // Several tiles; bounds; too little shared memory.
+  is(1024, of_heads(6, few(65, 49, 32)), 1, 6 * 1024);
+  is(1024, of_heads(6, few(49, 65, 32)), 1, 6 * 1024);
+  is(1024, of_heads(6, few(49, 49, 32, {.causal_mask = true})), 1, 6 * 1024);
+  is(1024, of_heads(6, few(49, 49, 96)), 1, 6 * 1024);
+  Gradients plain = of_heads(6, few(49, 49, 32));
+  plain.entries = 1024;
+  CHECK(config_of(plain).windows == 1);
 }
 
 TEST_CASE("kernels of gradients of few keys compile without spills", "[nvrtc]") {

@@ -30,7 +30,8 @@
 //                     group_size (heads of Q that share one of K), threads, tile_q, stages,
 //                     heads_together, producer_registers, consumer_registers; parts, where more
 //                     CTAs than one walk over the queries of a tile of keys; blocks_of_round, CTAs
-//                     that run at once, where they walk tile of queries by tile (QueryTile)
+//                     that run at once, where they walk tile of queries by tile (QueryTile);
+//                     windows, batch entries of one tile each that a CTA takes in turn
 //   struct Args       tensor maps and pointers; OperandQ, OperandK, OperandV, OperandDO: Number,
 //                     prefetch(args), load(args, coordinates, row, k, to, barrier, blocks): boxes
 //                     of 64 elements of the head's dimension and tile_q queries, or all keys of the
@@ -90,12 +91,13 @@ class BackwardConsumer {
   using Products = BackwardProducts<S>;
   const Products multiply_;
   const unsigned line_, piece_;  // where a lane puts ds
+  const int window_;             // see each_window
 
  public:
   using Shift = RowShift<Score, S::totals>;
   SINTER_DEVICE BackwardConsumer(const Args& args, const QueryBand<S, Bounds>& band,
                                  const typename S::Coord& c, unsigned char* pointer,
-                                 unsigned shared, int consumer, int thread)
+                                 unsigned shared, int consumer, int thread, int window = 0)
       : args_(args),
         band_(band),
         stages_{band, pointer, shared, consumer},
@@ -108,7 +110,8 @@ class BackwardConsumer {
         key_(band.from + consumer * 64),
         multiply_{shared, consumer},
         line_(shared + S::ds + (consumer * 64 + warp_ * 16 + lane_ % 16) * 128),
-        piece_((lane_ % 8 ^ lane_ / 16) * 16) {}
+        piece_((lane_ % 8 ^ lane_ / 16) * 16),
+        window_(window) {}
 
   // The gradients of a tile of keys, stored; of `part` of the queries.
   template <class Wanted, class ResultDK, class ResultDV>
@@ -160,6 +163,15 @@ class BackwardConsumer {
     return nan;
   }
 
+  // Of windows, the sums of dBias: before the first one and behind the last.
+  SINTER_DEVICE void clear_bias() const {
+    if constexpr (BiasGradient::wanted) held_bias().clear();
+  }
+  SINTER_DEVICE void put_bias() const {
+    if constexpr (BiasGradient::wanted)
+      held_bias().template put<BiasGradient>(args_, Pairs(c_, QueryTile<S>(band_), key_));
+  }
+
   // What is recomputed of a warp's keys: a lane has an element of each strip of these.
   static constexpr int keys_of_warp = 16,
                        strips = ((S::depth > S::depth_v ? S::depth : S::depth_v) + 31) / 32;
@@ -209,6 +221,12 @@ class BackwardConsumer {
     else
       return NothingDrawn{};
   }
+  SINTER_DEVICE auto held_bias() const {
+    if constexpr (S::windows > 1)
+      return BiasOfWindows<Sums>{shared_ + S::dbias + (warp_ * 32 + lane_) * 16};
+    else
+      return NothingHeld{};
+  }
   template <class Drawn>
   SINTER_DEVICE void weigh_and_differentiate(Sums& s, Sums& dp, const QueryTile<S>& at, int stage,
                                              const PipelineState<2>& boxes,
@@ -219,7 +237,8 @@ class BackwardConsumer {
     const float* delta = reinterpret_cast<const float*>(pointer_ + S::delta) + stage * S::tile_q;
     const auto with = [&](auto... beside) {
       attention::weigh_and_differentiate<Score, Weight, BiasGradient>(
-          band_, args_, Pairs(c_, at, key_), lse, largest, delta, s, dp, drawn, beside...);
+          band_, args_, Pairs(c_, at, key_), lse, largest, delta, s, dp, drawn, held_bias(),
+          beside...);
     };
     if constexpr (S::takes_boxes) {
       const typename S::PipeBoxes pipe{shared_ + S::pipe_boxes};
@@ -313,8 +332,9 @@ class BackwardConsumer {
     QueryTile<S> at(band_);
     typename S::PipeQ::State state;
     PipelineState<2> boxes;
-    const int count = band_.count();
-    stages_.wait_for_keys();
+    const int count = band_.count(), before = window_ * count;
+    state.skip(before), boxes.skip(before);
+    stages_.wait_for_keys(window_);
 #pragma unroll 1
     for (int i = 0; i < count; ++i, stages_.advance(at), state.advance()) {
       Sums s, dp;
@@ -332,11 +352,12 @@ class BackwardConsumer {
         dp.clear();
       Weights p, ds;
       finish(p, ds, s, dp, at, state.stage, boxes, drawn, cut);
-      if constexpr (Wanted::dq) store_ds(ds, i & 1);
+      const int half = (before + i) & 1;
+      if constexpr (Wanted::dq) store_ds(ds, half);
       if constexpr (Wanted::dv) multiply_.add_dv(p, state.stage);
       if constexpr (Wanted::dq) {
         stages_.meet_all();
-        multiply_.dq(i & 1);
+        multiply_.dq(half);
       } else if constexpr (Wanted::dk) {
         multiply_.add_dk(ds, state.stage);
       }
@@ -350,7 +371,7 @@ class BackwardConsumer {
         if constexpr (Wanted::dk) multiply_.add_dk(ds, state.stage);
         wgmma::wait<Wanted::dk ? 1 : 0>();
         typename Products::DQ{}.template get<0, S::columns_of_dq / 8>(dq.at);
-        stages_.template add_dq<typename Wanted::ResultDQ>(dq, S::ds + (i & 1) * S::TileDS::bytes,
+        stages_.template add_dq<typename Wanted::ResultDQ>(dq, S::ds + half * S::TileDS::bytes,
                                                            S::column_of_dq(consumer_, 0));
       }
       if constexpr (S::takes_boxes) {

@@ -43,10 +43,10 @@ SINTER_DEVICE void load_boxes(const Args& args, const typename S::Coord& c, int 
   state.advance();
 }
 
-// One thread.
+// One thread. `window`: see each_window.
 template <class S, class Q, class K, class V, class DO, class Args, class Band>
 SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Band& band,
-                                 unsigned shared) {
+                                 unsigned shared, int window) {
   const typename S::PipeQ pipe_q{shared + S::pipe_q};
   const typename S::PipeDO pipe_do{shared + S::pipe_do};
   typename S::PipeQ::State state_q;
@@ -54,17 +54,24 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
   PipelineState<2> state_boxes;
   QueryTile<S> at = QueryTile<S>::first(band);
   const int count = band.count();
+  state_q.skip(window * count), state_do.skip(window * count), state_boxes.skip(window * count);
+  const auto load_k = [&] {
+    hopper::arrive_and_expect(shared + S::full_k, S::TileK::bytes);
+    load_panels<K, typename S::TileK>(args, c, band.from, shared + S::k, shared + S::full_k);
+  };
 #pragma unroll 1
   for (int i = 0; i < count; ++i, at.advance(band), state_q.advance(), state_do.advance()) {
     c.at[1] = at.head;
-    if (i == 0) {
-      hopper::arrive_and_expect(shared + S::full_k, S::TileK::bytes);
-      load_panels<K, typename S::TileK>(args, c, band.from, shared + S::k, shared + S::full_k);
-    }
+    if (S::windows == 1 && i == 0) load_k();
     pipe_q.acquire(state_q);
     pipe_q.expect(state_q, S::TileQ::bytes);
     load_panels<Q, typename S::TileQ>(
         args, c, at.row(), shared + S::q + state_q.stage * S::TileQ::bytes, pipe_q.full(state_q));
+    if constexpr (S::windows > 1)
+      if (i == 0) {  // where the results of the window before have left
+        if (window > 0) hopper::wait(shared + S::free_keys, (window & 1) ^ 1);
+        load_k();
+      }
     if constexpr (takes_boxes<S>) load_boxes<S>(args, c, at.row(), band.from, shared, state_boxes);
     if (i == 0) {
       hopper::arrive_and_expect(shared + S::full_v, S::TileV::bytes);
@@ -83,13 +90,14 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
 // NaN times O is NaN.
 template <class S, class Rows, class Shift, class Args, class Band>
 SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Band& band,
-                                unsigned char* pointer, unsigned shared) {
+                                unsigned char* pointer, unsigned shared, int window) {
   const typename S::PipeQ pipe_q{shared + S::pipe_q};
   const typename S::PipeDO pipe_do{shared + S::pipe_do};
   typename S::PipeQ::State state_q;
   typename S::PipeDO::State state_do;
   QueryTile<S> at = QueryTile<S>::first(band);
   const int count = band.count(), lane = static_cast<int>(threadIdx.x) % 32;
+  state_q.skip(window * count), state_do.skip(window * count);
   constexpr int each = S::tile_q / 32;
 #pragma unroll 1
   for (int i = 0; i < count; ++i, at.advance(band), state_q.advance(), state_do.advance()) {
@@ -210,7 +218,7 @@ SINTER_DEVICE void clear_rows(unsigned dq, int rows) {
 // A warp for each consumer.
 template <class S, class SumsDQ, class Score, int consumer, class Args, class Bounds>
 SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const QueryBand<S, Bounds>& band,
-                          unsigned char* pointer, unsigned shared) {
+                          unsigned char* pointer, unsigned shared, int window) {
   QueryTile<S> at = QueryTile<S>::first(band);
   const int count = band.count(), lane = static_cast<int>(threadIdx.x) % 32;
   const unsigned from = shared + S::dq + consumer * S::bytes_of_dq;
@@ -218,7 +226,7 @@ SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const QueryBand
     // The consumer reads it behind the first turn at the barrier.
     bool finite = true;
     if (count > 0) {
-      hopper::wait(shared + S::full_k, 0);
+      hopper::wait(shared + S::full_k, window & 1);
 #pragma unroll
       for (int add = 0; add < S::adds_of_dq(consumer); ++add)
         finite =

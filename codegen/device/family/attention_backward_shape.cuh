@@ -73,7 +73,8 @@ struct BackwardShape
     : LoadedBackwardTiles<Config, Q, 64 * (Config::threads / 128 - 1), sequences_of<Bounds>()> {
   using B =
       LoadedBackwardTiles<Config, Q, 64 * (Config::threads / 128 - 1), sequences_of<Bounds>()>;
-  using B::consumers, B::tile_k, B::tile_q, B::panels, B::panels_v, B::depth, B::depth_v, B::up;
+  using B::consumers, B::tile_k, B::tile_q, B::panels, B::panels_v, B::depth, B::depth_v, B::up,
+      B::windows;
   using typename B::Number, typename B::Numbers, typename B::TileQ, typename B::TileDO,
       typename B::TileK, typename B::TileV, typename B::TileDS, typename B::TileKByLine;
   static constexpr int stages = Config::stages;
@@ -113,16 +114,19 @@ struct BackwardShape
   // Shared memory, from a multiple of 1024 on.
   static constexpr int k = 0, v = k + TileK::bytes, q = v + TileV::bytes,
                        d_o = q + stages * TileQ::bytes, ds = d_o + stages * TileDO::bytes,
-                       dq = ds + 2 * TileDS::bytes, lse = dq + consumers * bytes_of_dq,
+                       dq = ds + 2 * TileDS::bytes, dbias = dq + consumers * bytes_of_dq,
+                       lse = dbias + (windows > 1 ? tile_k * tile_q * 4 : 0),
                        largest = lse + stages * tile_q * 4,
                        delta = largest + (B::totals ? stages * tile_q * 4 : 0),
                        pipe_q = delta + stages * tile_q * 4, pipe_do = pipe_q + PipeQ::bytes,
-                       full_k = pipe_do + PipeDO::bytes, full_v = full_k + 8, walked = full_v + 8,
+                       full_k = pipe_do + PipeDO::bytes, full_v = full_k + 8,
+                       free_keys = full_v + 8, walked = free_keys + (windows > 1 ? 8 : 0),
                        pipe_boxes = walked + (Bounds::has_blocks ? stages * 8 : 0),
                        recompute = pipe_boxes + (takes_boxes ? PipeBoxes::bytes : 0),
                        end = recompute + ToRecompute::bytes;
   static constexpr int shared_bytes = end + SharedMemory::lost;
   static_assert(shared_bytes == Config::shared_bytes);
+  static_assert(windows == 1 || consumers == 1, "one consumer says that keys are free");
 };
 
 }  // namespace sinter::attention

@@ -20,10 +20,10 @@ struct BackwardStages {
   SINTER_DEVICE typename S::PipeDO pipe_do() const { return {shared + S::pipe_do}; }
   SINTER_DEVICE void meet_all() const { hopper::wait_at<kAllConsumers, S::consumers * 128>(); }
 
-  SINTER_DEVICE void wait_for_keys() const {
-    hopper::wait(shared + S::full_k, 0);
+  SINTER_DEVICE void wait_for_keys(int window = 0) const {
+    hopper::wait(shared + S::full_k, window & 1);
     clear_keys<typename S::TileK>(shared + S::k);
-    hopper::wait(shared + S::full_v, 0);
+    hopper::wait(shared + S::full_v, window & 1);
     clear_keys<typename S::TileV>(shared + S::v);
   }
   SINTER_DEVICE void wait_for_q(const typename S::PipeQ::State& state, QueryTile<S>& at) const {
@@ -191,6 +191,7 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
     to_recompute<S>(memory.pointer).sums[1] = 0;
     hopper::barrier_init(shared + S::full_k, 1);
     hopper::barrier_init(shared + S::full_v, 1);
+    if constexpr (S::windows > 1) hopper::barrier_init(shared + S::free_keys, 1);
     hopper::barriers_are_ready();
   }
   __syncthreads();
@@ -204,39 +205,54 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
   if (warpgroup == 0) {
     hopper::keep_registers<Config::producer_registers>();
     const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
-    if (warp == 0) {
-      if (threadIdx.x == 0) produce_tiles<S, Q, K, V, DO>(args, c, band, shared);
-    } else if (warp == 1) {
-      produce_rows<S, typename Operands::Rows, typename Consumer::Shift>(args, c, band,
-                                                                         memory.pointer, shared);
-    } else if constexpr (is_wanted<SumsDQ>) {
-      if (warp == 2)
-        add_dq<S, SumsDQ, Score, 0>(args, c, band, memory.pointer, shared);
-      else if constexpr (S::consumers > 1)
-        add_dq<S, SumsDQ, Score, 1>(args, c, band, memory.pointer, shared);
-    }
+    each_window<S>(c, [&](int window, const typename S::Coord& at) {
+      if (warp == 0) {
+        if (threadIdx.x == 0) produce_tiles<S, Q, K, V, DO>(args, at, band, shared, window);
+      } else if (warp == 1) {
+        produce_rows<S, typename Operands::Rows, typename Consumer::Shift>(
+            args, at, band, memory.pointer, shared, window);
+      } else if constexpr (is_wanted<SumsDQ>) {
+        if (warp == 2)
+          add_dq<S, SumsDQ, Score, 0>(args, at, band, memory.pointer, shared, window);
+        else if constexpr (S::consumers > 1)
+          add_dq<S, SumsDQ, Score, 1>(args, at, band, memory.pointer, shared, window);
+      }
+    });
     return;
   }
   hopper::take_registers<Config::consumer_registers>();
-  const auto run = [&] {
-    const Consumer consumer(args, band, c, memory.pointer, shared, warpgroup - 1,
-                            static_cast<int>(threadIdx.x));
-    return consumer.template run<Wanted, ResultDK, ResultDV>(tile.part);
+  const auto consumer_of = [&](int window, const typename S::Coord& at) {
+    return Consumer(args, band, at, memory.pointer, shared, S::windows > 1 ? 0 : warpgroup - 1,
+                    static_cast<int>(threadIdx.x), window);
   };
-  if constexpr (!hides_pairs<Bounds, Score>) {
-    run();
-  } else {
-    if (threadIdx.x == 128) {
-      volatile ToRecompute& kept = to_recompute<S>(memory.pointer);
-      volatile TileOfKeys& to = kept.tile;
-      kept.cut_end = band.cut_end;
-      to.entry = tile.entry, to.head = tile.head, to.from = tile.from, to.part = tile.part;
-      to.from_end = tile.from_end;
+  if constexpr (S::windows > 1) consumer_of(0, c).clear_bias();
+  each_window<S>(c, [&](int window, const typename S::Coord& at) {
+    const auto run = [&] {
+      return consumer_of(window, at).template run<Wanted, ResultDK, ResultDV>(tile.part);
+    };
+    if constexpr (!hides_pairs<Bounds, Score>) {
+      run();
+    } else {
+      if constexpr (S::windows > 1)  // all have read what is there of the window before
+        hopper::wait_at<kAllConsumers, S::consumers * 128>();
+      if (threadIdx.x == 128) {
+        volatile ToRecompute& kept = to_recompute<S>(memory.pointer);
+        volatile TileOfKeys& to = kept.tile;
+        kept.cut_end = band.cut_end;
+        to.entry = static_cast<int>(at.at[0]);
+        to.head = tile.head, to.from = tile.from, to.part = tile.part;
+        to.from_end = tile.from_end;
+        if constexpr (S::windows > 1) kept.sums[0] = 0;
+      }
+      hopper::wait_at<kAllConsumers, S::consumers * 128>();
+      const auto nan = run();
+      recompute_results<S, Consumer, Bounds, Operands, Wanted, ResultDK, ResultDV>(args, nan);
     }
-    hopper::wait_at<kAllConsumers, S::consumers * 128>();
-    const auto nan = run();
-    recompute_results<S, Consumer, Bounds, Operands, Wanted, ResultDK, ResultDV>(args, nan);
-  }
+    // Behind its wait for the stores of results that lie in place of the keys.
+    if constexpr (S::windows > 1)
+      if (threadIdx.x == 128) hopper::arrive(shared + S::free_keys);
+  });
+  if constexpr (S::windows > 1) consumer_of(0, c).put_bias();
 }
 
 }  // namespace sinter::attention

@@ -33,6 +33,13 @@ struct BackwardTiles {
     else
       return 1;
   }();
+  // Batch entries of a head, each of one tile of queries and keys, that a CTA takes in turn.
+  static constexpr int windows = [] {
+    if constexpr (requires { Config::windows; })
+      return Config::windows;
+    else
+      return 1;
+  }();
   // Whether rows have RowShift's totals.
   static constexpr bool totals = requires { Config::row_totals; };
   // See attention_backward_order.cuh.
@@ -67,6 +74,7 @@ struct TileOfKeys {
 };
 template <class Config, class S>
 SINTER_DEVICE TileOfKeys tile_of_keys(int i) {
+  if constexpr (S::windows > 1) return {i / S::heads * S::windows, i % S::heads, 0, 0};
   constexpr auto all = number<is_known(S::entries, S::heads)>([] { return S::entries * S::heads; });
   const int together = Config::heads_together, group = together * S::tiles_k * S::parts;
   const int first = i / group * together, within = i % group;
@@ -76,6 +84,20 @@ SINTER_DEVICE TileOfKeys tile_of_keys(int i) {
                tile % S::parts};
   if constexpr (S::tile_by_tile) t.from_end = i / Config::blocks_of_round % 2 == 0;
   return t;
+}
+
+// f(number, coordinates) for each window of a CTA, of which `c` has the first one's.
+template <class S, class F>
+SINTER_DEVICE void each_window(typename S::Coord c, const F& f) {
+  if constexpr (S::windows == 1) {
+    f(0, c);
+  } else {
+    static_assert(S::group == 1 && S::parts == 1 && !S::packed);
+    const int left = S::entries - static_cast<int>(c.at[0]);
+    const int count = left < S::windows ? left : S::windows;
+#pragma unroll 1
+    for (int i = 0; i < count; ++i, c.at[0] += 1) f(i, c);
+  }
 }
 
 // The rows of queries that see a tile of keys, and which tiles of them hold pairs that do not see

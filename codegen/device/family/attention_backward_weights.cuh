@@ -51,6 +51,7 @@ struct PairsOfTile {
   static constexpr bool whole_queries =
                             !S::packed && is_known(S::queries) && S::queries % S::tile_q == 0,
                         whole_keys = !S::packed && is_known(S::keys) && S::keys % S::tile_k == 0;
+  static constexpr auto queries = S::queries, keys = S::keys;
   typename S::Coord c;  // of the batch entry and head
   const int row, key;
 
@@ -113,32 +114,70 @@ SINTER_DEVICE PairGradient differentiate_pair(const Args& args, const Coord& c,
   return {weight, of_score, gradient(of_score)};
 }
 
+// Adds the score's gradient of register i to the element of dBias that it belongs to.
+template <class BiasGradient, class Args, class Pairs>
+SINTER_DEVICE void put_bias_gradient(const Args& args, const Pairs& pairs, int i, float x) {
+  auto c = pairs.c;
+  c.at[2] = pairs.query_of(i), c.at[3] = pairs.key_of(i);
+  constexpr bool by_key = BiasGradient::by_key || SumsBlocks<BiasGradient>;
+  if ((BiasGradient::by_query && !Pairs::whole_queries && c.at[2] >= Pairs::queries) ||
+      (by_key && !Pairs::whole_keys && c.at[3] >= Pairs::keys))
+    return;
+  BiasGradient::put(args, c, x);
+}
+
+// What a thread's registers have of dBias, summed over windows whose Bias is the same, in shared
+// memory: additions to memory are as many as the windows less. `at`: every 128th 16 bytes.
+struct NothingHeld {};
+template <class Sums>
+struct BiasOfWindows {
+  static constexpr int quads = Sums::count / 4;
+  unsigned at;
+  SINTER_DEVICE unsigned place(int quad) const { return at + quad * 128 * 16; }
+  SINTER_DEVICE void clear() const {
+#pragma unroll
+    for (int j = 0; j < quads; ++j) warp_matrix::put(place(j), uint4{0, 0, 0, 0});
+  }
+  SINTER_DEVICE void add(int quad, const float (&x)[4]) const {
+    const float4 sum = warp_matrix::get_four(place(quad));
+    warp_matrix::put(place(quad),
+                     uint4{__float_as_uint(sum.x + x[0]), __float_as_uint(sum.y + x[1]),
+                           __float_as_uint(sum.z + x[2]), __float_as_uint(sum.w + x[3])});
+  }
+  template <class BiasGradient, class Args, class Pairs>
+  SINTER_DEVICE void put(const Args& args, const Pairs& pairs) const {
+#pragma unroll
+    for (int j = 0; j < quads; ++j) {
+      const float4 sum = warp_matrix::get_four(place(j));
+      const float x[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+      for (int e = 0; e < 4; ++e) put_bias_gradient<BiasGradient>(args, pairs, 4 * j + e, x[e]);
+    }
+  }
+};
+
 // Where the score is a function of the sum, or the weight of the probability: sums `s` become
 // weights, gradients of weights `dp` those of sums. `lse`, `largest` (where RowShift has totals)
 // and `delta`: of the tile's first query on.
 template <class Score, class Weight, class BiasGradient, bool queries_are_rows, class S,
-          class Bounds, class Args, class Sums, class Drawn, class Beside = ReadByScores>
+          class Bounds, class Args, class Sums, class Drawn, class Held = NothingHeld,
+          class Beside = ReadByScores>
 SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, const Args& args,
                                            const PairsOfTile<queries_are_rows, S, Sums>& pairs,
                                            const float* lse, const float* largest,
                                            const float* delta, Sums& s, Sums& dp,
-                                           const Drawn& drawn, Beside beside = {}) {
+                                           const Drawn& drawn, const Held& held = {},
+                                           Beside beside = {}) {
   const auto score_of_head = Score::of_head(args, pairs.c);
   const auto weight_of_head = Weight::of_head(args, pairs.c);
-  using Pairs = PairsOfTile<queries_are_rows, S, Sums>;
   BiasGradientOfTile<BiasGradient, Sums, queries_are_rows> bias;
-  const auto put_bias = [&](int i, float x) {
-    typename S::Coord c = pairs.c;
-    c.at[2] = pairs.query_of(i), c.at[3] = pairs.key_of(i);
-    constexpr bool by_key = BiasGradient::by_key || SumsBlocks<BiasGradient>;
-    if ((BiasGradient::by_query && !Pairs::whole_queries && c.at[2] >= S::queries) ||
-        (by_key && !Pairs::whole_keys && c.at[3] >= S::keys))
-      return;
-    BiasGradient::put(args, c, x);
-  };
+  const auto put_bias = [&](int i, float x) { put_bias_gradient<BiasGradient>(args, pairs, i, x); };
+  constexpr bool holds = !is_same<Held, NothingHeld>;
+  float of_bias[4];  // of registers side by side
   // Tiles that a band cuts are few. So what they have of pairs that do not see each other is found
   // apart, a bit a register, and taken from results behind the loop: conditions within it would be
-  // held in registers through it.
+  // held in registers through it. Where dBias is held, both forms of a number would be: masked for
+  // it, and not yet.
   constexpr bool behind = QueryBand<S, Bounds>::cuts;
   const auto sees_something = [&](int i) { return pairs.of_query(lse, i) != minus_infinity(); };
   bool hides = band.is_cut(pairs.row);
@@ -202,11 +241,16 @@ SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, con
             return of_score;
           }
         });
-    if (!behind && !is_seen(i)) weight = ds = of_score = 0;
+    if ((!behind || holds) && !is_seen(i)) weight = ds = of_score = 0;
     x = weight, dp.at[i] = ds;
-    if constexpr (BiasGradient::wanted) bias.add(i, is_seen(i) ? of_score : 0.0f, put_bias);
+    if constexpr (BiasGradient::wanted && holds) {
+      of_bias[i % 4] = of_score;
+      if (i % 4 == 3) held.add(i / 4, of_bias);
+    } else if constexpr (BiasGradient::wanted) {
+      bias.add(i, is_seen(i) ? of_score : 0.0f, put_bias);
+    }
   });
-  if (behind && hides)
+  if (behind && !holds && hides)
     s.each([&](int i, float& x) {
       x = is_seen(i) ? x : 0.0f;
       dp.at[i] = is_seen(i) ? dp.at[i] : 0.0f;

@@ -40,7 +40,7 @@ class WideBackwardConsumer {
   using Shift = RowShift<Score, S::totals>;
   SINTER_DEVICE WideBackwardConsumer(const Args& args, const QueryBand<S, Bounds>& band,
                                      const typename S::Coord& c, unsigned char* pointer,
-                                     unsigned shared, int consumer, int)
+                                     unsigned shared, int consumer, int, int = 0)
       : args_(args),
         band_(band),
         stages_{band, pointer, shared, consumer},

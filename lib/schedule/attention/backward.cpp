@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "plan/access.hpp"
 #include "schedule/attention/backward_mma.hpp"
@@ -81,7 +82,8 @@ int shared_bytes(const AttentionBackwardConfig& e, const A& a, std::int64_t dept
          weights + e.consumers * of_dq * kRows * 4 +
          (e.stages + e.stages_do) * (e.tile_q * 4 + 16) + 16 + kToRecompute +
          (a.totals() ? e.stages * e.tile_q * 4 : 0) + (blocks ? e.stages * 8 : 0) +
-         (e.beside ? 2 * 16 : 0) + kLostToAlignment;
+         (e.beside ? 2 * 16 : 0) + (e.windows > 1 ? 4 * e.tile_q * e.tile_k + 8 : 0) +
+         kLostToAlignment;
 }
 
 // Tiles and stages. Nothing where shared memory has too little room. With a mask of blocks tiles
@@ -146,6 +148,58 @@ void choose_few_keys(AttentionBackwardConfig& e, const KernelSpec& spec,
     e = few;
 }
 
+// Microseconds of a CTA of one consumer: what it waits for, beside as many, and a tile of queries.
+double microseconds_of_few_keys(const AttentionBackwardConfig& e, const KernelSpec& spec,
+                                double grid, const DeviceModel& device) {
+  const A& a = spec.attention_backward();
+  const double rounds = std::ceil(grid / static_cast<double>(device.sms * e.least_blocks)),
+               walked = std::ceil(static_cast<double>(spec.extent[A::m]) / e.tile_q) *
+                        static_cast<double>(a.group) / a.parts;
+  return rounds * e.windows * (1 + e.least_blocks + walked);
+}
+// And of what it adds to dBias where pairs of several entries or heads share an element, which the
+// second-level cache takes one by one (tools/benchmarks/decisions/attention.md).
+double microseconds_of_dbias(const KernelSpec& spec, double entries) {
+  constexpr double kAdditions = 0.43e6;
+  const BiasGradient b = bias_gradient_of(spec);
+  if (!b.shared || !b.by_query || !b.by_key || spec.attention_backward().dbias < 0) return 0;
+  return entries * static_cast<double>(spec.extent[A::m] * spec.extent[A::n]) / kAdditions;
+}
+
+double heads_of_windows(const KernelSpec& spec, int windows) {
+  const std::int64_t entries = spec.extent[0];
+  return static_cast<double>(spec.extent[A::head] * ((entries + windows - 1) / windows));
+}
+
+// Where windows of one tile have the same bias, and its gradient is wanted, a CTA takes several
+// windows of a head in turn and adds what they sum to.
+void choose_windows(AttentionBackwardConfig& e, const KernelSpec& spec, const DeviceModel& device) {
+  const A& a = spec.attention_backward();
+  const AttentionBand& band = a.band;
+  if (e.consumers > 1 || a.dbias < 0 || a.group > 1 || a.parts > 1 || spec.extent[A::m] > kRows ||
+      band.left || band.right || band.padding || a.length_q >= 0 || a.length_kv >= 0 ||
+      !a.block_mask.statements.empty())
+    return;
+  const BiasGradient b = bias_gradient_of(spec);
+  if (!b.by_query || !b.by_key || !b.shared ||
+      moves_along(spec.ports[static_cast<std::size_t>(a.dbias)].access, 0))
+    return;
+  constexpr int kMost = 64;
+  double least = std::numeric_limits<double>::infinity();
+  for (int windows = 1; windows <= std::min<std::int64_t>(kMost, spec.extent[0]); ++windows) {
+    AttentionBackwardConfig several = e;
+    several.windows = windows;
+    if (!choose_tile(several, a, spec.extent[A::d], spec.extent[A::e], device) ||
+        static_cast<int>(several.shared_bytes) >
+            device.shared_per_sm / e.least_blocks - device.shared_reserved)
+      return;
+    const double grid = heads_of_windows(spec, windows),
+                 us = microseconds_of_few_keys(several, spec, grid, device) +
+                      microseconds_of_dbias(spec, grid);
+    if (us < least) least = us, e = several;
+  }
+}
+
 // What a score reads of memory for each pair of query and key, in boxes of 16 bits: of several
 // loads the first.
 std::optional<BoxedOperand> box_beside(const KernelSpec& spec) {
@@ -181,6 +235,7 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   if (!e.wide) {
     e.beside = box_beside(spec);
     if (e.beside && !choose_tile(e, a, depth, width, device)) return false;
+    choose_windows(e, spec, device);
   }
   set_lines(e.q, kLine, e.tile_q);
   set_lines(e.d_o, kLine, e.tile_q);
@@ -196,6 +251,7 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
                      tiles = tiles_of(keys, e.tile_k, a.sequences);
   if (tiles * e.tile_k >= std::int64_t{1} << 31 || !order_tiles(a, heads, tiles, device, e))
     return false;
+  if (e.windows > 1) e.grid = clamp_grid(heads_of_windows(spec, e.windows));
 
   // What all SMs multiply, 4096 operations a clock each, at the share that was measured; or what
   // memory brings.
@@ -204,13 +260,10 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   const double flops = 2 * pairs_of_an_sm(spec, e, heads, tiles, device) *
                        static_cast<double>(depths_multiplied(spec));
   double us = flops / kOperations / reached / device.clock;
-  if (e.consumers == 1) {  // what a CTA waits for, beside as many, and a tile of queries
-    const double rounds = std::ceil(e.grid / static_cast<double>(device.sms * e.least_blocks)),
-                 walked = std::ceil(static_cast<double>(spec.extent[A::m]) / e.tile_q) *
-                          static_cast<double>(a.group) / a.parts;
-    us = std::max(us, rounds * (1 + e.least_blocks + walked));
-  }
-  e.microseconds = kStart + std::max(us, bytes_moved(spec) / device.memory_bandwidth);
+  if (e.consumers == 1) us = std::max(us, microseconds_of_few_keys(e, spec, e.grid, device));
+  e.microseconds =
+      kStart + std::max(us, bytes_moved(spec) / device.memory_bandwidth) +
+      microseconds_of_dbias(spec, e.windows > 1 ? e.grid : static_cast<double>(heads * a.group));
   return true;
 }
 

@@ -39,6 +39,7 @@ struct AttentionBackwardConfig : Launch {
   int stages_do = 2;        // and of that of dO
   int heads_together = 1;   // of K, whose tiles of keys run beside each other
   int blocks_of_round = 0;  // that run at once, where they walk tile by tile, not head by head
+  int windows = 1;          // batch entries of one tile each that a CTA takes in turn
   bool in_order = false;    // dQ's sums are added in one order
   BiasGradient dbias;
   std::optional<BoxedOperand> beside;  // what the score reads of 16 bits, by TMA
