@@ -147,6 +147,16 @@ class DepthwisePlanesText : public DepthwiseText {
   const int beside_;
 };
 
+class ChannelsGradientText : public DepthwiseText {
+ public:
+  ChannelsGradientText(const ScheduledKernel& kernel, const KernelNames& names)
+      : DepthwiseText(kernel, names, "_channels_gradient") {}
+
+  void print_instructions(TextWriter& out) const override {
+    out.line("SINTER_WGMMA_NAMED({}, f32)", kernel_.as<ChannelsGradientConfig>()->product_columns);
+  }
+};
+
 // Whose results leave by TMA, and who reads by TMA what lies beside them.
 class BoxedResultsText : public DepthwiseText {
  public:
@@ -307,6 +317,17 @@ void add_constants(const KernelSpec& spec, const NarrowGroupsGradientConfig& e,
   add_boxes(e, c, e.joined);
 }
 
+void add_constants(const KernelSpec& spec, const ChannelsGradientConfig& e, ConfigConstants& c) {
+  add_walk(spec, e, c);
+  add_tiles(e.tiles, c);
+  c.push_back({"gradient_group", e.filters});
+  add_channels(e.groups, c);
+}
+
+EngineTextPtr engine_text(const ChannelsGradientConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
+  return std::make_unique<ChannelsGradientText>(kernel, names);
+}
 EngineTextPtr engine_text(const DepthwiseWalkConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
   return std::make_unique<DepthwiseText>(kernel, names,

@@ -33,6 +33,7 @@ namespace sinter {
   ENGINE(DepthwiseGradientMmaConfig) \
   ENGINE(NarrowGroupsConfig) \
   ENGINE(NarrowGroupsGradientConfig) \
+  ENGINE(ChannelsGradientConfig) \
   ENGINE(ChainedConfig) \
   ENGINE(AttentionConfig) \
   ENGINE(AttentionBackwardConfig)

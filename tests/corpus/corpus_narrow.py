@@ -51,6 +51,27 @@ for channels, width in (8, 48), (16, 76), (16, 41):
 directions("narrow_image_filter_apart", [2, 16, 10, 40], [16, 16, 2, 5], pre=[0, 4], post=[1, 0], io="f16", which="w")
 directions("narrow_image_filter_infinite", [2, 16, 10, 40], [16, 16, 3, 3], pre=[1, 1], which="w", infinite=331)
 directions("narrow_image_filter_parts", [5, 16, 256, 64], [16, 16, 3, 3], pre=[1, 1], which="w")
+# The same by warpgroups, of unlike numbers of channels and filters, and of strides: rows of several tiles of pixels, panels
+# of 8 to 64 filters, pixels that fill half a line. With SINTER_DEPTHWISE=mma, and the last two, in parts, without.
+for number, (x, w, attributes) in enumerate([
+        ([2, 32, 9, 40], [32, 32, 3, 3], dict(pre=[1, 1])),
+        ([2, 24, 11, 21], [24, 24, 3, 3], dict(pre=[1, 1], io="f16")),
+        ([2, 16, 10, 150], [16, 16, 5, 5], dict(pre=[2, 2])),
+        ([1, 32, 8, 20], [32, 32, 2, 4], dict(pre=[2, 1], post=[0, 3])),
+        ([2, 16, 11, 37], [32, 16, 3, 3], dict(pre=[1, 1])),
+        ([2, 48, 6, 20], [24, 48, 2, 2], dict(pre=[1, 0], post=[0, 1])),
+        ([2, 32, 9, 40], [64, 32, 3, 3], dict(pre=[1, 1], stride=[2, 2])),
+        ([2, 16, 12, 37], [16, 16, 5, 5], dict(pre=[2, 1], post=[1, 2], stride=[2, 2], io="f16")),
+        ([1, 24, 9, 300], [8, 24, 3, 3], dict(pre=[1, 1], stride=[1, 2])),
+        ([2, 8, 10, 18], [8, 8, 3, 3], dict(pre=[1, 1], stride=[2, 1])),
+        ([2, 64, 7, 15], [32, 64, 2, 3], dict(pre=[1, 1])),
+        ([3, 16, 17, 24], [40, 16, 4, 3], dict(pre=[0, 1], stride=[2, 1]))]):
+    directions(f"narrow_channels_filter_{number}", x, w, which="w", **attributes)
+for stride in 1, 2:
+    directions(f"narrow_channels_filter_infinite_stride_{stride}", [2, 32, 10, 24], [24, 32, 3, 3], pre=[1, 1], stride=[stride, stride],
+               which="w", infinite=331)
+    directions(f"narrow_channels_filter_parts_stride_{stride}", [5, 32, 256, 64], [32, 32, 3, 3], pre=[1, 1], stride=[stride, stride],
+               which="w")
 # Volumes in groups, whose filters' lines are one dim of the map.
 directions("3d_2_groups", [1, 128, 3, 4, 5], [128, 64, 3, 3, 3], pre=[1, 1, 1], groups=2, which="fd")
 directions("3d_2_groups_stride_2", [2, 128, 4, 5, 6], [384, 64, 3, 3, 2], pre=[1, 1, 0], stride=[2, 2, 2], groups=2, which="fd")

@@ -121,6 +121,8 @@ std::vector<Case> cases() {
        convolution(Of::fprop, {32, 128, 56, 128, 3, 1, 32})},
       {"contraction_depthwise_groups_gradient", hopper,
        convolution(Of::wgrad, {32, 128, 56, 128, 3, 1, 32})},
+      {"contraction_depthwise_channels_gradient", hopper,
+       convolution(Of::wgrad, {64, 32, 112, 32, 3})},
   };
 }
 

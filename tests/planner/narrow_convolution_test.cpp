@@ -70,6 +70,26 @@ TEST_CASE("filters of all of 8 or 16 channels have their gradients as one narrow
   CHECK(narrow(32) == 0);
 }
 
+TEST_CASE("filters of up to 64 channels have their gradients by warpgroups that load rows once") {
+  const auto stages = [](std::int64_t channels, std::int64_t filters, std::int64_t stride) {
+    Images i;
+    const Dims x{64, channels, 112, 112}, w{filters, channels, 3, 3},
+        y{64, filters, 112 / stride, 112 / stride};
+    ConvAttributes by = padded(1, 1);
+    by.stride = {stride, stride};
+    i.output(conv_wgrad(i.input("dy", y), i.input("x", x), w, by), "dw", w);
+    const auto kernels = planned(*i.g).kernels;
+    const ScheduledKernel k = schedule_kernel(kernels.front(), device_model("sm_90a"), {});
+    const auto* const rows = k.as<ChannelsGradientConfig>();
+    return rows ? rows->tiles.stages : 0;
+  };
+  CHECK(stages(16, 16, 1) > 1);
+  CHECK(stages(24, 24, 1) > 1);
+  CHECK(stages(32, 32, 1) > 1);
+  CHECK(stages(16, 32, 2) > 1);
+  CHECK(stages(64, 64, 1) == 0);  // more sums than registers
+}
+
 // Cut in parts, the sums would be another engine's, or take less.
 TEST_CASE("a test gets the gradients of narrow groups that it asks for, with their own estimate") {
   Images i;

@@ -146,6 +146,12 @@ std::string how_groups(KernelConstants& get, const PlanKernel&, std::string_view
       get("group"), get("lanes"), get("columns"), get("run"), get("across"), get("stages"),
       estimated(get, gpu));
 }
+std::string how_channels_gradient(KernelConstants& get, const PlanKernel&, std::string_view gpu) {
+  return fmt::format(
+      "{} channels and {} filters: the tensor cores of sm_90a multiply rows of {} pixels in shared "
+      "memory, at all taps of a row, with rows of gradients; loaded {} rows ahead; {}",
+      get("group"), get("gradient_group"), get("columns"), get("stages"), estimated(get, gpu));
+}
 std::string how_groups_gradient(KernelConstants& get, const PlanKernel&, std::string_view gpu) {
   return fmt::format(
       "groups of {} channels, of which 8 that lie together are a unit: tensor cores, {} warps of "
@@ -176,6 +182,7 @@ std::span<const EngineSentence> contraction_sentences() {
       {"contraction_depthwise_gradient_mma", how_depthwise_gradient_mma},
       {"contraction_depthwise_groups", how_groups},
       {"contraction_depthwise_groups_gradient", how_groups_gradient},
+    {"contraction_depthwise_channels_gradient", how_channels_gradient},
   };
   return all;
 }

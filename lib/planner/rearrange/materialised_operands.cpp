@@ -217,7 +217,8 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   };
   const auto by_groups = [&](const KernelSpec& kernel) {
     const ScheduledKernel k = schedule_kernel(kernel, state.context());
-    return k.as<NarrowGroupsConfig>() || k.as<NarrowGroupsGradientConfig>();
+    return k.as<NarrowGroupsConfig>() || k.as<NarrowGroupsGradientConfig>() ||
+           k.as<ChannelsGradientConfig>();
   };
   const bool by_mma = !matmul && as_it_is.mma() && !as_it_is.mma()->cuda_cores();
   std::optional<double> whole;

@@ -275,7 +275,8 @@ DepthParts choose_depth_parts(const KernelSpec& c, const PlanContext& context, b
   // Groups that SINTER_DEPTHWISE asks for are not cut in parts for another engine, whatever these
   // would take.
   const auto* const groups = one.as<NarrowGroupsGradientConfig>();
-  const bool asked = device.overrides.depthwise == "mma" && groups && groups->groups.channels > 1;
+  const bool asked = device.overrides.depthwise == "mma" &&
+                     ((groups && groups->groups.channels > 1) || one.as<ChannelsGradientConfig>());
   if (asked) best.microseconds = 0;
   if (asked || !has_divisible_k(c)) return best;
   const std::int64_t results = results_of(c), depth = depth_of(c);

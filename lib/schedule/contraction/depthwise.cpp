@@ -439,7 +439,9 @@ std::optional<DepthwisePlan> plan_channel_groups(const KernelSpec& spec,
 std::optional<DepthwisePlan> plan_groups_on_tensor_cores(const KernelSpec& spec,
                                                          const DeviceModel& device) {
   if (auto gradient = plan_narrow_groups_gradient(spec, device))
-    return DepthwisePlan{std::move(gradient->spec), std::move(gradient->engine)};
+    return DepthwisePlan{
+        std::move(gradient->spec),
+        std::visit([](auto& e) -> DepthwiseEngine { return std::move(e); }, gradient->engine)};
   if (auto groups = plan_narrow_groups(spec, device))
     return DepthwisePlan{std::move(groups->spec), std::move(groups->engine)};
   return {};

@@ -18,7 +18,7 @@ namespace sinter {
 using DepthwiseEngine =
     std::variant<DepthwiseWalkConfig, DepthwiseRowsConfig, DepthwisePlanesConfig,
                  DepthwiseLinesConfig, DepthwiseMmaConfig, DepthwiseGradientMmaConfig,
-                 NarrowGroupsConfig, NarrowGroupsGradientConfig>;
+                 NarrowGroupsConfig, NarrowGroupsGradientConfig, ChannelsGradientConfig>;
 
 inline const DepthwiseConfig& config_of(const DepthwiseEngine& engine) {
   return std::visit([](const DepthwiseConfig& e) -> const DepthwiseConfig& { return e; }, engine);

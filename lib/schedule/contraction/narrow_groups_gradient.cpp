@@ -14,10 +14,11 @@ namespace {
 
 constexpr int kUnit = 8, kWidth = 16;  // channels; columns of a multiplication
 constexpr int kMostGroup = 32;         // channels
-// Of all channels as one group. (3 x 3, 64 x 112 x 112 on an H200, us, on the other engines and
-// here: 8 channels 49.7 and 16.5, 16 54.7 and 36.4, 24 76.3 and 82.5, 32 76.3 and 120.7, of which
-// 56.9 and 57.6 were estimated.)
+// Of all channels as one group by mma. (3 x 3, 64 x 112 x 112 on an H200, us, on the other engines
+// and here: 8 channels 49.7 and 16.5, 16 54.7 and 36.4, 24 76.3 and 82.5, 32 76.3 and 120.7, of
+// which 56.9 and 57.6 were estimated.)
 constexpr int kMostAlone = 16;
+constexpr int kMostAll = 64;   // the same by wgmma
 constexpr int kMostTiles = 4;  // side by side
 constexpr int kMostTaps = 5;   // of a row or a column
 constexpr int kMostStages = 8, kLeastStages = 3;
@@ -262,9 +263,15 @@ class NarrowGroupsGradientSearch {
     if (!find_channels() || !find_groups() || !find_dims()) return {};
     const double memory =
         bytes_of(spec_, e_, image_elements()) / (kWindowsReach * device_.memory_bandwidth);
-    auto engine = UnitsGradientSearch(spec_, e_, memory, device_).make();
-    if (!engine) return {};
-    e_ = *std::move(engine);
+    std::optional<NarrowGroupsGradientConfig> units;
+    if (are_units_) units = UnitsGradientSearch(spec_, e_, memory, device_).make();
+    std::optional<ChannelsGradientConfig> channels;
+    if (all_) channels = plan_channels_gradient(spec_, e_, e_.groups, memory, device_);
+    if (!units && !channels) return {};
+    if (channels && !(units && units->microseconds < channels->microseconds))
+      plan_.engine = *std::move(channels);
+    else
+      plan_.engine = *std::move(units);
     return std::move(plan_);
   }
 
@@ -272,7 +279,9 @@ class NarrowGroupsGradientSearch {
   NarrowGroupsGradientPlan plan_;
   const DeviceModel& device_;
   KernelSpec& spec_ = plan_.spec;
-  NarrowGroupsGradientConfig& e_ = plan_.engine;
+  NarrowGroupsGradientConfig e_;
+  bool all_ = false;        // all channels are one group
+  bool are_units_ = false;  // which its kernel takes
   ConvolutionRoles roles_;
   int image_index_ = -1;  // tells images apart
 
@@ -295,12 +304,12 @@ class NarrowGroupsGradientSearch {
       else
         roles_.taps.push_back(i);
     }
-    if (groups.inner < 0 || spec_.extent[groups.inner] > kMostGroup ||
-        spec_.extent[groups.inner] != spec_.extent[groups.outer])
-      return false;
+    if (groups.inner < 0 || spec_.extent[groups.inner] > kMostAll) return false;
     groups.channels = static_cast<int>(spec_.extent[groups.inner]);
-    return groups.channels >= 2 && (kUnit % groups.channels == 0 || groups.channels % kUnit == 0) &&
-           groups.channels != 3 * kUnit;
+    are_units_ = groups.channels >= 2 && groups.channels <= kMostGroup &&
+                 (kUnit % groups.channels == 0 || groups.channels % kUnit == 0) &&
+                 groups.channels != 3 * kUnit && spec_.extent[groups.outer] == groups.channels;
+    return true;
   }
 
   bool find_groups() {
@@ -311,11 +320,12 @@ class NarrowGroupsGradientSearch {
       if (access(e_.image).stride[i] == channels && access(e_.other).stride[i] == channels)
         found = i;
     if (found < 0) {
-      // All channels are one group.
-      if (channels < kUnit || channels > kMostAlone ||
-          access(e_.image).stride[e_.groups.outer] != 0)
-        return false;
+      if (access(e_.image).stride[e_.groups.outer] != 0) return false;
+      all_ = true;
+      are_units_ = are_units_ && channels >= kUnit && channels <= kMostAlone;
       found = add_group();
+    } else if (!are_units_) {
+      return false;
     }
     place_groups(spec_, found, e_.groups, e_, roles_);
     return true;

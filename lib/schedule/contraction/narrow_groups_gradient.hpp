@@ -1,7 +1,9 @@
 // Filter gradients of convolutions in groups of few channels on the tensor cores of sm_90a: how
 // codegen/device/family/contraction_depthwise_groups_gradient.cuh runs them.
 #pragma once
-#include "schedule/contraction/depthwise_config.hpp"
+#include <variant>
+
+#include "schedule/contraction/channels_gradient.hpp"
 
 namespace sinter {
 
@@ -14,7 +16,7 @@ struct NarrowGroupsGradientConfig : DepthwiseConfig {
 
 struct NarrowGroupsGradientPlan {
   KernelSpec spec;  // the given one with its indices in the order that the kernel wants
-  NarrowGroupsGradientConfig engine;
+  std::variant<NarrowGroupsGradientConfig, ChannelsGradientConfig> engine;
 };
 
 // Of groups of 2 to 32 channels, or of as many channels that are all. Nothing where the spec is no
