@@ -89,20 +89,21 @@ void few_channels(Graph& g) {
 // Convolutions on warpgroups with the filter as the left operand, of pixels some of which are
 // infinite. What they meet besides the taps: zeros beside those of a copied filter (results are
 // blocks of 4 x 4 pixels, which leave in pieces), or, past a group's 56 channels, those of the
-// next.
-Tensor infinite_image(Graph& g, const Dims& d) {
+// next. Pixels are finite above `limit`.
+Tensor infinite_image(Graph& g, const Dims& d, double limit) {
   const auto finite =
       g.tensor({.name = "finite", .dim = d, .stride = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}});
-  return div(finite, greater(finite, -1.48));
+  return div(finite, greater(finite, limit));
 }
 void output_of_image(Graph& g, const Tensor& t, const Dims& d) {
   g.output(t, "result", {.stride = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}});
 }
+// Infinite in few blocks, since to take one again takes the emulator long.
 void infinite_blocks(Graph& g) {
   const Dims dx{4, 3, 96, 96};
   const auto w = g.tensor({.name = "w", .dim = {64, 3, 7, 7}, .stride = {147, 1, 21, 3}});
   output_of_image(g,
-                  conv_dgrad(infinite_image(g, {4, 64, 48, 48}), w, dx,
+                  conv_dgrad(infinite_image(g, {4, 64, 48, 48}, -1.57), w, dx,
                              {.pre_padding = {3, 3}, .post_padding = {3, 3}, .stride = {2, 2}}),
                   dx);
 }
@@ -116,7 +117,7 @@ void infinite_groups(Graph& g) {
   const Dims y{2, 224, 9, 9};
   const auto w = g.tensor({.name = "w", .dim = {224, 56, 3, 3}, .stride = {504, 1, 168, 56}});
   output_of_image(g,
-                  conv_fprop(infinite_image(g, y), w,
+                  conv_fprop(infinite_image(g, y, -1.48), w,
                              {.pre_padding = {1, 1}, .post_padding = {1, 1}, .groups = 4}),
                   y);
 }
