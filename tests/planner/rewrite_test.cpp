@@ -38,16 +38,19 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
                     d_o = g.tensor({.name = "do", .dim = dim});
        const auto swapped = [](Tensor t) { return transpose(t, {0, 1, 3, 2}); };
        const Tensor p = softmax(matmul(q, swapped(k)) * 0.125), dp = matmul(d_o, swapped(v)),
-                    ds = p * (dp - sum(p * dp, {2, 2, 40, 1})) * 0.125;
+                    ds = p * (dp - reduction(p * dp, ReductionMode::add, {2, 2, 40, 1})) * 0.125;
        g.output(matmul(ds, k), "dq");
        g.output(matmul(swapped(ds), q), "dk");
        g.output(matmul(swapped(p), d_o), "dv");
        const Lowered l = after(name, g);
-       REQUIRE(l.regions.size() == 1);
-       CHECK(l.regions[0].written_out);
-       CHECK(l.regions[0].op == OpKind::sdpa_backward);
-       // The graph is rewritten without, where that is asked for.
-       CHECK(rewritten(lower(g), device_model("sm_90a")).regions.size() == 1);
+       REQUIRE_FALSE(l.regions.empty());
+       for (const Region& r : l.regions) {
+         CHECK(r.written_out);
+         CHECK(r.op == OpKind::sdpa_backward);
+       }
+       // No later group takes one apart; and the graph is rewritten without, where that is asked
+       // for.
+       CHECK(rewritten(lower(g), device_model("sm_90a")).regions.size() == l.regions.size());
        CHECK(rewritten(lower(g), device_model("sm_90a"), false).regions.empty());
      }},
     {"cancel_views",
