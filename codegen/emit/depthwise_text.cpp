@@ -324,10 +324,6 @@ void add_constants(const KernelSpec& spec, const ChannelsGradientConfig& e, Conf
   add_channels(e.groups, c);
 }
 
-EngineTextPtr engine_text(const ChannelsGradientConfig&, const ScheduledKernel& kernel,
-                          const KernelNames& names) {
-  return std::make_unique<ChannelsGradientText>(kernel, names);
-}
 EngineTextPtr engine_text(const DepthwiseWalkConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
   return std::make_unique<DepthwiseText>(kernel, names,
@@ -364,6 +360,10 @@ EngineTextPtr engine_text(const NarrowGroupsConfig&, const ScheduledKernel& kern
 EngineTextPtr engine_text(const NarrowGroupsGradientConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
   return std::make_unique<DepthwiseText>(kernel, names, "_groups_gradient");
+}
+EngineTextPtr engine_text(const ChannelsGradientConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
+  return std::make_unique<ChannelsGradientText>(kernel, names);
 }
 
 }  // namespace sinter

@@ -192,9 +192,9 @@ SINTER_MULTIPLY_HALF(f16, "f16")
 SINTER_MULTIPLY_HALF(bf16, "bf16")
 #undef SINTER_MULTIPLY_HALF
 
-// d += a b of f64, for 8 elements of k: a thread holds of a rows lane / 4 and eight further down, by
-// turns, at k = lane % 4 and 4 + lane % 4; of b column lane / 4 at the same k; of d what it holds of
-// every product.
+// d += a b of f64, for 8 elements of k: a thread holds of a rows lane / 4 and eight further down,
+// by turns, at k = lane % 4 and 4 + lane % 4; of b column lane / 4 at the same k; of d what it
+// holds of every product.
 SINTER_DEVICE void multiply(double (&d)[4], const double (&a)[4], const double (&b)[2]) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(

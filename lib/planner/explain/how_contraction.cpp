@@ -182,7 +182,7 @@ std::span<const EngineSentence> contraction_sentences() {
       {"contraction_depthwise_gradient_mma", how_depthwise_gradient_mma},
       {"contraction_depthwise_groups", how_groups},
       {"contraction_depthwise_groups_gradient", how_groups_gradient},
-    {"contraction_depthwise_channels_gradient", how_channels_gradient},
+      {"contraction_depthwise_channels_gradient", how_channels_gradient},
   };
   return all;
 }
