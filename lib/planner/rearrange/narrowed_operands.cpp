@@ -4,6 +4,7 @@
 #include <map>
 
 #include "lower/op_kinds.hpp"
+#include "plan/access.hpp"
 #include "planner/spec/contraction_spec.hpp"
 #include "schedule/contraction/index_order.hpp"
 #include "schedule/contraction/wgmma.hpp"
