@@ -51,7 +51,9 @@ struct PairsOfTile {
   static constexpr bool whole_queries =
                             !S::packed && is_known(S::queries) && S::queries % S::tile_q == 0,
                         whole_keys = !S::packed && is_known(S::keys) && S::keys % S::tile_k == 0;
-  static constexpr auto queries = S::queries, keys = S::keys;
+  // Two types, of numbers that launches bring.
+  static constexpr auto queries = S::queries;
+  static constexpr auto keys = S::keys;
   typename S::Coord c;  // of the batch entry and head
   const int row, key;
 
