@@ -1,4 +1,5 @@
-// The text of a contraction on CUDA cores that loads its operands element by element.
+// The text of a contraction on CUDA cores, or in f64 on tensor cores, that loads its operands
+// element by element.
 #include "emit/contraction_text.hpp"
 
 namespace sinter {

@@ -18,7 +18,7 @@ class TextWriter {
     text_ += '\n';
   }
   void blank() { text_ += '\n'; }
-  // A line of another writer's, at this one's indentation.
+  // One line of another writer's, with its end, at this one's indentation.
   void take(const std::string& line) {
     text_.append(static_cast<std::size_t>(2 * depth_), ' ');
     text_ += line;

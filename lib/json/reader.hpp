@@ -46,6 +46,7 @@ Result<Value> parse(std::string_view text, std::string_view file);
 
 // The text as a JSON string, quotes included. Bytes that are no UTF-8 become U+FFFD.
 std::string json_string(std::string_view text);
+// The same, appended.
 void append_json_string(std::string& to, std::string_view text);
 // The shortest decimal that reads back as the same number; "inf", "-inf" and "nan" are strings.
 std::string number(double value);

@@ -128,9 +128,9 @@ SINTER_DEVICE void put_bias_gradient(const Args& args, const Pairs& pairs, int i
   BiasGradient::put(args, c, x);
 }
 
-// What a thread's registers have of dBias, summed over windows whose Bias is the same, in shared
-// memory: additions to memory are as many as the windows less. `at`: every 128th 16 bytes.
 struct NothingHeld {};
+// What a thread's registers have of dBias, summed over windows whose Bias is the same, in shared
+// memory, so that each element is added to memory once for all of them. `at`: every 128th 16 bytes.
 template <class Sums>
 struct BiasOfWindows {
   static constexpr int quads = Sums::count / 4;
@@ -178,8 +178,8 @@ SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, con
   float of_bias[4];  // of registers side by side
   // Tiles that a band cuts are few. So what they have of pairs that do not see each other is found
   // apart, a bit a register, and taken from results behind the loop: conditions within it would be
-  // held in registers through it. Where dBias is held, both forms of a number would be: masked for
-  // it, and not yet.
+  // held in registers through it. Where dBias is held (BiasOfWindows) they are masked within the
+  // loop: behind it registers would hold each number twice, masked for dBias and not.
   constexpr bool behind = QueryBand<S, Bounds>::cuts;
   const auto sees_something = [&](int i) { return pairs.of_query(lse, i) != minus_infinity(); };
   bool hides = band.is_cut(pairs.row);

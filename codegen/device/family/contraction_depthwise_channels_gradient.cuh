@@ -4,26 +4,26 @@
 // k are the pixels of a row of dy, the result's gradient. The left operand of a product has the
 // filters at several rows of dy side by side: panels that begin a row apart in shared memory. The
 // right one has the channels of a row of x, the image, at all taps of a row: panels that begin a
-// line apart, a pixel or, with a stride, the pixels of one. So every pixel is brought once, and of
-// 3 x 3 taps and 32 channels and filters two products of 64 x 96 take what a row of x meets.
+// line apart, a pixel or, with a stride, the pixels of one. So each pixel is loaded once;
+// 3 x 3 taps, 32 channels and 32 filters take two products of 64 x 96 a row of x.
 //
 //   step y                rows of x (base + stride y + f, f < stride), the newest row of dy: y
 //   f, product q, panel j dy(y - (taps_f - 1) + q panels + j, p): tap f + stride (taps_f - 1 - q
 //                         panels - j) of the taps f, f + stride, ..., taps_f of them
 //   panel i               x(base + stride (p + i) ...)
 //
-// A block is one warpgroup, which walks down the rows of the images of its batch entry. It has
-// cp.async bring a step's rows, some steps ahead, to two rings of slots. Panels beyond the end of
-// that of dy lie in copies of its first slots. Each walk ends with rows of zeros of dy, which the
-// next one's first rows of x meet. A batch entry may be a part of an image: then rows of dy outside
-// of it are zeros. Panels that no tap wants have sums that nobody reads; so have the channels that
-// fill up a line, which are never written.
+// A block is one warpgroup, which walks down the rows of the images of its batch entry. cp.async
+// loads a step's rows, some steps ahead, into two rings of stages. Panels beyond the end of that of
+// dy lie in copies of its first ones. Each walk ends with rows of zeros of dy, which the next one's
+// first rows of x meet. A batch entry may be a part of an image: then rows of dy outside of it are
+// zeros. Sums of panels without a tap, and of the channels that pad a line (shared memory there is
+// never written), are not read.
 //
-// Sums that are NaN are taken again, since zeros outside make NaN of numbers that are not finite.
+// Sums that are NaN are recomputed, since zeros outside make NaN of numbers that are not finite.
 //
 // Config is that of contraction_depthwise.cuh, its channel counting one group, with columns = 16 *
 // across, the pixels of a walk, `group` channels of the image and `gradient_group` of the result,
-// `inner` and `outer`, their indices, and `stages`, the steps that are brought ahead.
+// `inner` and `outer`, their indices, and `stages`, the steps that are loaded ahead.
 #pragma once
 #include "sinter/device/core/async_copy.cuh"
 #include "sinter/device/engine/shared_memory.cuh"

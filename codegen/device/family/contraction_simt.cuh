@@ -1,17 +1,18 @@
-// The contraction family on CUDA cores: acc(batch, m, n) = sum over k of a(batch, m, k) *
-// b(batch, n, k), then the epilogue once an element. Each of the four may be several indices of the
-// domain, which are unravelled from one number.
+// The contraction family on CUDA cores, or in f64 on tensor cores: acc(batch, m, n) = sum over k of
+// a(batch, m, k) * b(batch, n, k), then the epilogue once an element. Each of the four may be
+// several indices of the domain, which are unravelled from one number.
 //
 // A block of 256 threads owns a tile of Config::tile rows and columns and walks over k in steps of
 // 16, two steps in shared memory: while one is multiplied, the next is loaded to registers. One
 // barrier a step suffices, since a step is overwritten only after the barrier that ends the step
-// that read it. Elements past the end of m, n or k are zeros and are not read. Sums over a long k
-// are taken in runs, so that rounding errors of like terms cannot pile up. The finished tile passes
-// through the same shared memory, 64 rows at a time, so that the epilogue is compiled once and its
-// stores are coalesced.
+// that read it. Elements past the end of m, n or k are zeros and are not read. The finished tile
+// passes through the same shared memory, 64 rows at a time, so that the epilogue is compiled once
+// and its stores are coalesced.
 //
-// A thread has 4 x 4 results in every 64 x 64 of the tile: in larger tiles it reads fewer factors
-// for each product. In f64 the tensor cores multiply, twice as many a clock as CUDA cores do.
+// On CUDA cores (CudaCores) a thread has 4 x 4 results in every 64 x 64 of the tile: in larger
+// tiles it reads fewer factors for each product. Sums over a long k are taken in runs, so that
+// rounding errors of like terms cannot pile up. Tensor cores (TensorCores) multiply f64, without
+// runs.
 #pragma once
 #include "sinter/device/core/math.cuh"
 #include "sinter/device/core/warp_matrix.cuh"

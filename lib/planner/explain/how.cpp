@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "planner/explain/explain.hpp"
 
 namespace sinter {

@@ -34,12 +34,17 @@ std::string how_attention_backward(KernelConstants& get, const PlanKernel&, std:
   return fmt::format(
       "tiles of {} keys, whose gradients stay in registers, loop over tiles of {} queries on "
       "tensor cores; weights and their gradients are never in memory, fully masked tiles are "
-      "skipped, dQ is added to sums in memory;{} {} heads run side by side; {}",
+      "skipped, dQ is added to sums in memory;{}{} {} heads run side by side; {}",
       get("tile_k"), get("tile_q"),
       get.some("parts")
           ? fmt::format(" {} thread blocks share the queries of a tile, whose parts of dK "
                         "and dV another kernel adds up;",
                         get("parts"))
+          : "",
+      get.some("windows")
+          ? fmt::format(" each thread block takes {} batch entries in turn and adds "
+                        "dBias once;",
+                        get("windows"))
           : "",
       get("heads_together"), estimated(get, gpu));
 }

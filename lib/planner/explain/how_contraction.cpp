@@ -149,7 +149,7 @@ std::string how_groups(KernelConstants& get, const PlanKernel&, std::string_view
 std::string how_channels_gradient(KernelConstants& get, const PlanKernel&, std::string_view gpu) {
   return fmt::format(
       "{} channels and {} filters: the tensor cores of sm_90a multiply rows of {} pixels in shared "
-      "memory, at all taps of a row, with rows of gradients; loaded {} rows ahead; {}",
+      "memory, at all taps of a row, with rows of gradients; loaded {} steps of rows ahead; {}",
       get("group"), get("gradient_group"), get("columns"), get("stages"), estimated(get, gpu));
 }
 std::string how_groups_gradient(KernelConstants& get, const PlanKernel&, std::string_view gpu) {
