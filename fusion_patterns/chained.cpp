@@ -7,6 +7,8 @@
 //                       C ---'
 //
 // The columns of both products are at most 256: what one warpgroup's registers hold of 64 rows.
+#include "fusion_patterns/chained.hpp"
+
 #include <algorithm>
 
 #include "fusion_patterns/growth.hpp"

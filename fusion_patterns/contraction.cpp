@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "fusion_patterns/chained.hpp"
 #include "fusion_patterns/growth.hpp"
 #include "lower/op_kinds.hpp"
 #include "planner/match/pattern.hpp"
@@ -365,8 +366,6 @@ class ContractionPattern final : public Pattern {
 };
 
 }  // namespace
-
-const Pattern& chained_pattern();
 
 std::span<const Pattern* const> contraction_patterns() {
   static const ContractionPattern one_product;

@@ -1,6 +1,8 @@
 #include "fusion_patterns/growth.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 #include <unordered_set>
 
 #include "planner/spec/contraction_spec.hpp"
@@ -135,111 +137,143 @@ class GrowingKernel {
 // not counting those that no kernel of the pattern takes, which are asked for their reason alone.
 constexpr int kMostRefused = 256;
 
-}  // namespace
-
-namespace {
-
-enum class Order { readers_first, chains_first };
-
 // What the limits of a kernel kept out.
 struct LeftOut {
   bool any = false;
   bool connected = false;  // some that read what the kernel makes, or make what it reads
 };
 
-// `chains_first`: a reader of a tensor that the kernel reads, too, brings what it is connected to
-// before the next such reader is asked.
-LeftOut grow_in(Order order, FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
-                const std::function<Refusal(NodeId)>& refuse) {
-  LeftOut left_out;
-  GrowingKernel kernel(state, nodes);
-  auto refused = state.marks();
-  const auto consider = [&](NodeId c, TensorId through, bool connected, int& refusals) {
-    if (c < 0 || kernel.contains(c) || refused.contains(c) || !state.free(c)) return false;
-    bool full = false;
-    Refusal r = refuse(c);
-    if (r.why.empty()) r = kernel.join(c, full);
-    if (r.why.empty()) return true;
-    left_out.any |= full;
-    left_out.connected |= full && connected;
-    ++refusals;
-    refused.insert(c);
-    if (growth.explain) state.cut(growth.pattern, nodes.front(), c, through, r);
-    return false;
-  };
-  bool cut_off = false;  // a chain was, by the limits of a kernel: nothing joins any longer
-  // Of a tensor that a node reads or, `connected`, makes. `behind`: called behind each that joins.
-  const auto consider_readers = [&](TensorId t, bool connected, const auto& behind) {
-    int refusals = 0, never = 0;
-    for (NodeId c : state.open_consumers(t)) {
-      const bool takes = growth.takes(state, c);
-      if (!takes && (!growth.explain || never == kMostRefused)) continue;
-      if (consider(c, t, connected, takes ? refusals : never)) behind();
-      if (refusals == kMostRefused || cut_off) break;
-    }
-  };
-  std::unordered_set<TensorId> asked;  // tensors whose readers were asked
-  const auto consider_readers_once = [&](TensorId t, bool connected, const auto& behind) {
-    if (!cut_off && asked.insert(t).second) consider_readers(t, connected, behind);
-  };
-  const auto consider_producer = [&](TensorId t) {
-    int refusals = 0;
-    consider(state.producer(t), t, true, refusals);
-  };
-  // Operands of a product come through memory or a prologue.
-  const auto operands = [&](NodeId n) {
-    return is_contraction(state.node(n).op) ? std::span<const TensorId>() : state.operands(n);
-  };
-  const auto is_shared = [&](TensorId t) {
-    return !state.graph()[t].has_value && count(state.graph()[t].dim) >= growth.shared;
-  };
-  // What nodes from number `first` on are connected to, but for readers of what they read.
-  std::size_t first = 0;
-  const auto connect = [&] {
-    for (std::size_t before = 0; before < nodes.size();) {
-      before = nodes.size();
-      for (std::size_t i = first; i < nodes.size(); ++i) {
-        for (TensorId t : state.node(nodes[i]).outputs)
-          if (t >= 0) consider_readers(t, true, [] {});
-        for (TensorId t : operands(nodes[i]))
-          if (t >= 0) consider_producer(t);
+// `nodes` with the neighbours that join it, in one order or the other.
+class Growing {
+ public:
+  Growing(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
+          const std::function<Refusal(NodeId)>& refuse)
+      : state_(state),
+        nodes_(nodes),
+        growth_(growth),
+        refuse_(refuse),
+        kernel_(state, nodes),
+        refused_(state.marks()) {}
+
+  // All neighbours of a node before those of the next one.
+  LeftOut readers_first() {
+    while_some_join([&] {
+      for (std::size_t i = 0; i < nodes_.size(); ++i) {
+        for (TensorId t : state_.node(nodes_[i]).outputs)
+          if (t >= 0) consider_readers_once(t, true, [] {});
+        for (TensorId t : operands(nodes_[i])) {
+          if (t < 0) continue;
+          consider_producer(t);
+          if (is_shared(t)) consider_readers_once(t, false, [] {});
+        }
       }
-      if (nodes.size() > before) refused.clear();
-    }
-    first = nodes.size();
-  };
-  // The same of the last one alone, which goes again where the kernel has no room for all of it.
-  const auto connect_chain = [&] {
-    const std::size_t start = nodes.size() - 1;
-    left_out.connected = false;
-    connect();
-    cut_off = left_out.connected;
-    if (cut_off) nodes.resize(start);
-  };
-  for (std::size_t before = 0; before < nodes.size() && !cut_off;) {
-    if (before > 0) refused.clear();  // a larger set may heal what looked like a cycle
-    before = nodes.size();
-    asked.clear();
-    if (order == Order::chains_first) {
-      first = 0;
+    });
+    return left_out_;
+  }
+
+  // A reader of a tensor that the kernel reads, too, brings what it is connected to before the next
+  // such reader is asked.
+  LeftOut chains_first() {
+    while_some_join([&] {
+      first_ = 0;
       connect();
-      for (std::size_t i = 0; i < nodes.size(); ++i)
-        for (TensorId t : operands(nodes[i]))
-          if (t >= 0 && is_shared(t)) consider_readers_once(t, false, connect_chain);
-      continue;
-    }
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      for (TensorId t : state.node(nodes[i]).outputs)
-        if (t >= 0) consider_readers_once(t, true, [] {});
-      for (TensorId t : operands(nodes[i])) {
-        if (t < 0) continue;
-        consider_producer(t);
-        if (is_shared(t)) consider_readers_once(t, false, [] {});
-      }
+      for (std::size_t i = 0; i < nodes_.size(); ++i)
+        for (TensorId t : operands(nodes_[i]))
+          if (t >= 0 && is_shared(t)) consider_readers_once(t, false, [&] { connect_chain(); });
+    });
+    return left_out_;
+  }
+
+ private:
+  template <class Round>
+  void while_some_join(const Round& round) {
+    for (std::size_t before = 0; before < nodes_.size() && !cut_off_;) {
+      if (before > 0) refused_.clear();  // a larger set may heal what looked like a cycle
+      before = nodes_.size();
+      asked_.clear();
+      round();
     }
   }
-  return left_out;
-}
+
+  // Whether a neighbour `through` a tensor joins; `connected`: that the one makes and the other
+  // reads.
+  bool consider(NodeId c, TensorId through, bool connected, int& refusals) {
+    if (c < 0 || kernel_.contains(c) || refused_.contains(c) || !state_.free(c)) return false;
+    bool full = false;
+    Refusal r = refuse_(c);
+    if (r.why.empty()) r = kernel_.join(c, full);
+    if (r.why.empty()) return true;
+    left_out_.any |= full;
+    left_out_.connected |= full && connected;
+    ++refusals;
+    refused_.insert(c);
+    if (growth_.explain) state_.cut(growth_.pattern, nodes_.front(), c, through, r);
+    return false;
+  }
+
+  void consider_producer(TensorId t) {
+    int refusals = 0;
+    consider(state_.producer(t), t, true, refusals);
+  }
+
+  // Of a tensor that a node reads or, `connected`, makes. `behind`: called behind each that joins.
+  template <class Behind>
+  void consider_readers(TensorId t, bool connected, const Behind& behind) {
+    int refusals = 0, never = 0;
+    for (NodeId c : state_.open_consumers(t)) {
+      const bool takes = growth_.takes(state_, c);
+      if (!takes && (!growth_.explain || never == kMostRefused)) continue;
+      if (consider(c, t, connected, takes ? refusals : never)) behind();
+      if (refusals == kMostRefused || cut_off_) break;
+    }
+  }
+  template <class Behind>
+  void consider_readers_once(TensorId t, bool connected, const Behind& behind) {
+    if (!cut_off_ && asked_.insert(t).second) consider_readers(t, connected, behind);
+  }
+
+  // What nodes from number first_ on are connected to, but for readers of what they read.
+  void connect() {
+    for (std::size_t before = 0; before < nodes_.size();) {
+      before = nodes_.size();
+      for (std::size_t i = first_; i < nodes_.size(); ++i) {
+        for (TensorId t : state_.node(nodes_[i]).outputs)
+          if (t >= 0) consider_readers(t, true, [] {});
+        for (TensorId t : operands(nodes_[i]))
+          if (t >= 0) consider_producer(t);
+      }
+      if (nodes_.size() > before) refused_.clear();
+    }
+    first_ = nodes_.size();
+  }
+  // The same of the last one alone, which goes again where the kernel has no room for all of it.
+  void connect_chain() {
+    const std::size_t start = nodes_.size() - 1;
+    left_out_.connected = false;
+    connect();
+    cut_off_ = left_out_.connected;
+    if (cut_off_) nodes_.resize(start);
+  }
+
+  // Operands of a product come through memory or a prologue.
+  std::span<const TensorId> operands(NodeId n) const {
+    return is_contraction(state_.node(n).op) ? std::span<const TensorId>() : state_.operands(n);
+  }
+  bool is_shared(TensorId t) const {
+    return !state_.graph()[t].has_value && count(state_.graph()[t].dim) >= growth_.shared;
+  }
+
+  FusionState& state_;
+  std::vector<NodeId>& nodes_;
+  const Growth& growth_;
+  const std::function<Refusal(NodeId)>& refuse_;
+  GrowingKernel kernel_;
+  MarkPool::Borrowed refused_;
+  std::unordered_set<TensorId> asked_;  // tensors whose readers were asked
+  std::size_t first_ = 0;               // of connect(): those before it are
+  bool cut_off_ = false;  // a chain was, by the limits of a kernel: nothing joins any longer
+  LeftOut left_out_;
+};
 
 // What a kernel saves, without what passes through memory to those that go on with its results.
 std::int64_t saved_beside_passed(const FusionState& state, const std::vector<NodeId>& nodes) {
@@ -259,14 +293,14 @@ std::int64_t saved_beside_passed(const FusionState& state, const std::vector<Nod
 bool grow(FusionState& state, std::vector<NodeId>& nodes, const Growth& growth,
           const std::function<Refusal(NodeId)>& refuse) {
   std::vector<NodeId> other = nodes;
-  const LeftOut left_out = grow_in(Order::readers_first, state, nodes, growth, refuse);
+  const LeftOut left_out = Growing(state, nodes, growth, refuse).readers_first();
   if (!left_out.connected || growth.shared == std::numeric_limits<std::int64_t>::max())
     return left_out.any;
   // Readers of one tensor may have left no room for what goes on with what they make.
   std::swap(nodes, other);  // `refuse` looks at `nodes`
   Growth unsaid = growth;
   unsaid.explain = false;
-  grow_in(Order::chains_first, state, nodes, unsaid, refuse);
+  Growing(state, nodes, unsaid, refuse).chains_first();
   if (saved_beside_passed(state, nodes) <= saved_beside_passed(state, other))
     std::swap(nodes, other);
   return true;

@@ -1,5 +1,7 @@
 // The patterns of all families.
 #include <algorithm>
+#include <iterator>
+#include <vector>
 
 #include "planner/match/pattern.hpp"
 
