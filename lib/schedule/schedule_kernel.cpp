@@ -2,6 +2,15 @@
 
 namespace sinter {
 
+bool ScheduledKernel::multiplies_groups() const {
+  return as<NarrowGroupsConfig>() || as<NarrowGroupsGradientConfig>() ||
+         as<ChannelsGradientConfig>();
+}
+bool ScheduledKernel::is_groups_gradient() const {
+  const auto* const groups = as<NarrowGroupsGradientConfig>();
+  return (groups && groups->groups.channels > 1) || as<ChannelsGradientConfig>();
+}
+
 KernelChoice ScheduledKernel::ranked_choice() const {
   return std::visit([](const auto& c) { return c.ranked(); }, choice);
 }

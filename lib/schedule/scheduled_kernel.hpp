@@ -29,6 +29,10 @@ struct ScheduledKernel {
   const ImageRowsConfig* image_rows() const { return std::get_if<ImageRowsConfig>(&config); }
   const WarpgroupConfig* warpgroups() const;  // of wgmma() or image_rows()
   const DepthwiseConfig* depthwise() const;   // of any alternative of DepthwiseEngine
+  // On an engine of DepthwiseEngine for groups of channels, or for few that are all, on tensor
+  // cores; a filter gradient of several channels among these.
+  bool multiplies_groups() const;
+  bool is_groups_gradient() const;
   template <class Config>
   const Config* as() const {
     return std::get_if<Config>(&config);

@@ -1,6 +1,8 @@
 // The kernel families: the types of their specs, and their names.
 #pragma once
 #include <concepts>
+#include <cstdint>
+#include <string_view>
 #include <variant>
 
 #include "plan/spec/attention.hpp"

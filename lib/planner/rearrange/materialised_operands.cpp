@@ -216,9 +216,7 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
     return schedule_kernel(kernel, state.context()).warpgroups() != nullptr;
   };
   const auto by_groups = [&](const KernelSpec& kernel) {
-    const ScheduledKernel k = schedule_kernel(kernel, state.context());
-    return k.as<NarrowGroupsConfig>() || k.as<NarrowGroupsGradientConfig>() ||
-           k.as<ChannelsGradientConfig>();
+    return schedule_kernel(kernel, state.context()).multiplies_groups();
   };
   const bool by_mma = !matmul && as_it_is.mma() && !as_it_is.mma()->cuda_cores();
   std::optional<double> whole;

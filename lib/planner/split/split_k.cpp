@@ -274,9 +274,7 @@ DepthParts choose_depth_parts(const KernelSpec& c, const PlanContext& context, b
   DepthParts best{{}, whole, whole, one.warpgroups() != nullptr};
   // Groups that SINTER_DEPTHWISE asks for are not cut in parts for another engine, whatever these
   // would take.
-  const auto* const groups = one.as<NarrowGroupsGradientConfig>();
-  const bool asked = device.overrides.depthwise == "mma" &&
-                     ((groups && groups->groups.channels > 1) || one.as<ChannelsGradientConfig>());
+  const bool asked = device.overrides.depthwise == "mma" && one.is_groups_gradient();
   if (asked) best.microseconds = 0;
   if (asked || !has_divisible_k(c)) return best;
   const std::int64_t results = results_of(c), depth = depth_of(c);

@@ -10,13 +10,14 @@
 namespace sinter {
 namespace {
 
-constexpr int kUnitOfChannels = 8, kMostOfPixel = 64;     // channels
+constexpr int kUnitOfChannels = 8;
 constexpr int kRowsOfProduct = 64, kDepthOfProduct = 16;  // k
 constexpr int kMostDepth = 128;                           // pixels of a walk
-constexpr int kMostSums = 160, kOtherRegisters = 48;      // of a thread
-constexpr int kMostAhead = 6, kLeastAhead = 2;            // steps
 constexpr int kMostStride = 2;
-constexpr double kMostBlocks = 4;  // of an SM
+// These and the clocks of estimate() are fitted: tools/benchmarks/decisions/depthwise.md.
+constexpr int kMostSums = 160, kOtherRegisters = 48;  // of a thread
+constexpr int kMostAhead = 6, kLeastAhead = 2;        // steps
+constexpr double kMostBlocks = 4;                     // of an SM
 
 std::int64_t divide_up(std::int64_t x, std::int64_t unit) { return (x + unit - 1) / unit; }
 std::int64_t fill_up(std::int64_t x, std::int64_t unit) { return divide_up(x, unit) * unit; }
@@ -25,7 +26,7 @@ std::int64_t fill_up(std::int64_t x, std::int64_t unit) { return divide_up(x, un
 int filled_up(std::int64_t channels) { return channels > 32 ? 64 : channels > 16 ? 32 : 16; }
 
 bool takes_channels(std::int64_t channels) {
-  return channels > 0 && channels <= kMostOfPixel && channels % kUnitOfChannels == 0;
+  return channels > 0 && channels <= kMostGradientChannels && channels % kUnitOfChannels == 0;
 }
 bool takes_dim(const ImageDim& d) {
   return d.pixel_index >= 0 && d.divisor == 1 && d.tap == 1 && d.pixel >= 1 &&
@@ -63,15 +64,16 @@ class ChannelsGradientSearch {
   bool takes_operands() {
     const ImageDim &down = *e_.down, &across = *e_.across;
     const std::int64_t filters = spec_.extent[e_.groups.outer];
-    if (!device_.has_tma || !device_.has_wgmma || !takes_channels(e_.groups.channels) ||
-        !takes_channels(filters) || !are_of_16_bits(spec_, e_) || !takes_dim(down) ||
-        !takes_dim(across) || !across.parts.empty() ||
-        across.pixel * filled_up(e_.groups.channels) > kMostOfPixel)
+    if (!device_.has_wgmma || !takes_channels(e_.groups.channels) || !takes_channels(filters) ||
+        !are_of_16_bits(spec_, e_) || !takes_dim(down) || !takes_dim(across) ||
+        !across.parts.empty() ||
+        across.pixel * filled_up(e_.groups.channels) > kMostGradientChannels)
       return false;
     e_.filters = static_cast<int>(filters);
     e_.each = e_.lanes = e_.rows = 1;
     e_.threads = 128;
-    // Pixels that TMA could load begin at multiples of 16 bytes.
+    // Pixels begin at multiples of 16 bytes, as a map of TMA would have them: cp.async copies so
+    // many at once.
     DepthwiseOperand image = e_.image, other = e_.other;
     return set_map(spec_, e_, image, &e_.groups) && set_map(spec_, e_, other, &e_.groups);
   }

@@ -8,6 +8,8 @@
 
 namespace sinter {
 
+inline constexpr int kMostGradientChannels = 64;  // and filters: of a pixel in shared memory
+
 struct ChannelsGradientConfig : DepthwiseConfig {
   DepthwiseTiles tiles{};
   DepthwiseGroups groups{};

@@ -18,7 +18,6 @@ constexpr int kMostGroup = 32;         // channels
 // and here: 8 channels 49.7 and 16.5, 16 54.7 and 36.4, 24 76.3 and 82.5, 32 76.3 and 120.7, of
 // which 56.9 and 57.6 were estimated.)
 constexpr int kMostAlone = 16;
-constexpr int kMostAll = 64;   // the same by wgmma
 constexpr int kMostTiles = 4;  // side by side
 constexpr int kMostTaps = 5;   // of a row or a column
 constexpr int kMostStages = 8, kLeastStages = 3;
@@ -304,7 +303,7 @@ class NarrowGroupsGradientSearch {
       else
         roles_.taps.push_back(i);
     }
-    if (groups.inner < 0 || spec_.extent[groups.inner] > kMostAll) return false;
+    if (groups.inner < 0 || spec_.extent[groups.inner] > kMostGradientChannels) return false;
     groups.channels = static_cast<int>(spec_.extent[groups.inner]);
     are_units_ = groups.channels >= 2 && groups.channels <= kMostGroup &&
                  (kUnit % groups.channels == 0 || groups.channels % kUnit == 0) &&

@@ -1,5 +1,7 @@
-// Filter gradients of convolutions in groups of few channels on the tensor cores of sm_90a: how
-// codegen/device/family/contraction_depthwise_groups_gradient.cuh runs them.
+// Filter gradients of convolutions in groups of 2 to 32 channels, or of up to 64 channels and
+// filters, on the tensor cores of sm_90a: how
+// codegen/device/family/contraction_depthwise_groups_gradient.cuh runs them, or
+// contraction_depthwise_channels_gradient.cuh.
 #pragma once
 #include <variant>
 
@@ -19,8 +21,8 @@ struct NarrowGroupsGradientPlan {
   std::variant<NarrowGroupsGradientConfig, ChannelsGradientConfig> engine;
 };
 
-// Of groups of 2 to 32 channels, or of as many channels that are all. Nothing where the spec is no
-// such gradient.
+// Of groups of 2 to 32 channels, or, where all channels are one group, of up to 64 channels and
+// filters: the faster of both engines. Nothing where the spec is no such gradient.
 std::optional<NarrowGroupsGradientPlan> plan_narrow_groups_gradient(const KernelSpec& spec,
                                                                     const DeviceModel& device);
 
