@@ -38,10 +38,6 @@ namespace fs = std::filesystem;
 // unwind tables 2.18, with the precompiled header's code emitted 2.13. With -O1 319 kernels of the
 // corpus compile in 99 s instead of 33, and run in 9 instead of 22.)
 constexpr const char* kClang = "-O0";
-// 0.1 to 0.5 s of a text are no kernel's own: the compiler's start, the headers and instances that
-// kernels share. (311 pointwise kernels in texts of 8: 11.0 s of a core, of 24: 7.7; 93 products of
-// wgmma: 13.0 and 11.7, 70 of attention: 18.0 and 16.1.)
-constexpr std::size_t kMostJoined = 24;
 // Without the first two, libraries would share the variables of their inline functions, and look
 // for initialisers of those that are declared in a function. g++ 12's induction variables lead it
 // to drop calls that write through pointers.

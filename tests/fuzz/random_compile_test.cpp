@@ -131,7 +131,8 @@ TEST_CASE("the kernels of random graphs compile", "[fuzz][nvrtc]") {
   }
   std::vector<const PlanKernel*> each;
   for (const auto& [source, k] : kernels) each.push_back(&k);
-  Compiled result = compile_all(test::joinable(each, 24, [](const PlanKernel&) { return 0; }));
+  Compiled result =
+      compile_all(test::joinable(each, test::kMostJoined, [](const PlanKernel&) { return 0; }));
   for (std::size_t i = 0; i < std::min<std::size_t>(result.failures.size(), 3); ++i)
     FAIL_CHECK(result.failures[i]);
   CHECK(result.failures.size() == 0);

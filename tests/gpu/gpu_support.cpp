@@ -283,7 +283,7 @@ void compile_joined(std::vector<MadePlans>& plans, const std::string& target) {
   for (const Plan* plan : all_of(plans))
     for (const PlanKernel& k : plan->data().kernels)
       if (codes.try_emplace(k.source).second) kernels.push_back(&k);
-  const auto parts = joinable(kernels, 8, [](const PlanKernel&) { return 0; });
+  const auto parts = joinable(kernels, kMostJoinedOfPlans, [](const PlanKernel&) { return 0; });
   on_all_cores(parts.size(), [&](std::size_t i) {
     const std::string text = joined(parts[i]);
     const auto code = compile_uncached({text, parts[i].front()->entry, target});

@@ -277,8 +277,6 @@ TEST_CASE("windows whose bias has a gradient are taken in turn") {
     c.heads = c.key_heads = heads;
     return c;
   };
-  const int slots = 3 * device_model("sm_90a").sms;
-  REQUIRE(slots == 396);
   // As many as make rounds of three CTAs an SM, or of two, and more of them where heads are few.
   is(1024, of_heads(6, few(49, 49, 32)), 16, 6 * 64);
   is(66, of_heads(6, few(49, 49, 32)), 1, 6 * 66);

@@ -6,6 +6,8 @@
 #include "compile/make_plan.hpp"
 #include "planner/explain/explain.hpp"
 #include "planner/images.hpp"
+#include "planner/planned.hpp"
+#include "schedule/contraction/simt.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/operations.hpp"
 #include "support/scheduled.hpp"
@@ -228,4 +230,37 @@ TEST_CASE("results that leave in pairs cost the portable engine instructions") {
   };
   CHECK(of({128, 58, 28, 28}) == Engines{"pointwise", "pointwise", "wgmma"});
   CHECK(of({128, 116, 14, 14}) == Engines{"mma"});
+}
+
+TEST_CASE("f64 is multiplied on tensor cores, two blocks of an SM where operands are as stored") {
+  const auto spec_of = [](DataType type, bool prologue) {
+    Graph g{{.io = type, .intermediate = type, .compute = type}};
+    const Tensor x = g.tensor({.name = "x", .dim = {256, 64}}),
+                 w = g.tensor({.name = "w", .dim = {64, 256}});
+    g.output(matmul(prologue ? relu(x) : x, w), "y");
+    const Partition p = for_sm_90a(g);
+    REQUIRE(p.kernels.size() == 1);
+    return p.kernels[0];
+  };
+  const auto check = [](const KernelSpec& spec, bool tensor_cores, int blocks) {
+    for (const char* const target : {"", "sm_90a"}) {
+      const SimtConfig s = schedule_simt(spec, device_model(target));
+      CHECK(s.tensor_cores == tensor_cores);
+      CHECK(s.least_blocks == blocks);
+      const ScheduledKernel k = scheduled(spec, target);
+      if (spec.contraction().accumulate == f64) {
+        REQUIRE(k.simt());
+        CHECK(k.simt()->tensor_cores == tensor_cores);
+      }
+    }
+  };
+  KernelSpec plain = spec_of(f64, false);
+  check(plain, true, 2);
+  check(spec_of(f64, true), true, 1);
+  check(spec_of(f32, false), false, 1);
+  // Tensor cores would multiply the zero by infinities.
+  for (const ZeroOf zero : {ZeroOf::a, ZeroOf::b}) {
+    plain.contraction().zero_dominates = zero;
+    check(plain, false, 1);
+  }
 }
