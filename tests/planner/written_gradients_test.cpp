@@ -16,7 +16,6 @@ struct Written {
   DataType dp = f32;                     // and the product of dO and V
   double scale = 0.125, behind = 0.125;  // of the scores; of dS
   bool forward = true, other_keys = false, reads_ds = false, other_product = false;
-  bool last_row = false;  // of dQ alone is read
 };
 
 Tensor swapped(const Tensor& t) { return transpose(t, {0, 1, 3, 2}); }
@@ -43,11 +42,7 @@ std::unique_ptr<Graph> graph_of(const Written& w) {
   if (w.form == Form::jax) ds = product + p * pointwise({.mode = PointwiseMode::neg}, dot);
   if (w.reads_ds) g.output(relu(ds), "more");
   ds = ds * w.behind;
-  const Tensor dq = matmul(ds, w.other_keys ? v : k);
-  if (w.last_row)
-    g.output(relu(slice(dq, {.start = {0, 0, 255, 0}, .limit = {2, 2, 256, 64}})), "dq");
-  else
-    g.output(dq, "dq");
+  g.output(matmul(ds, w.other_keys ? v : k), "dq");
   g.output(swapped(matmul(swapped(q), ds)), "dk");
   g.output(matmul(swapped(p), d_o), "dv");
   for (const auto& d : g.check()) FAIL(d.message());
@@ -95,21 +90,6 @@ TEST_CASE("scores and gradients of forward attention pass through memory nowhere
   CHECK(planned.parts.workspace_bytes < 2 * 2 * 256 * 256 * 2);
   CHECK(planned.lowered.regions.size() == 2);
   for (const Region& r : planned.lowered.regions) CHECK(r.written_out);
-}
-
-TEST_CASE("a region of gradients that a later group takes apart is as if none had been made") {
-  const DeviceModel device = device_model("sm_90a");
-  for (const bool last_row : {false, true}) {
-    auto g = graph_of({.last_row = last_row});
-    const auto made = run_passes(lower(*g), rewrite_passes().front());
-    REQUIRE(made);
-    CHECK(made->regions.size() == 2);
-    const Lowered with = rewritten(lower(*g), device),
-                  without = rewritten(lower(*g), device, false);
-    CHECK(with.regions.empty() == last_row);
-    CHECK((with.graph->nodes().size() == without.graph->nodes().size()) == last_row);
-    CHECK(with.wrong_rewrite.empty());
-  }
 }
 
 TEST_CASE("written out gradients have one order where the plan is to be deterministic") {

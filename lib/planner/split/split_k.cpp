@@ -220,11 +220,11 @@ KernelSpec with_images(KernelSpec c, std::int64_t images) {
 
 // As which plans of a class schedule a gradient's sums for which was decided by so many images: by
 // one image a part.
-ScheduledKernel schedule_of_images(const KernelSpec& c, std::int64_t images,
-                                   const PlanContext& context) {
+ScheduledKernel schedule_of_images(const KernelSpec& c, std::int64_t images, PlanContext context) {
   Dims parts = Dims::filled(c.contraction().k(), 1);
   parts[0] = images;
   Temporaries none(0);
+  context.of_class = true;
   return schedule_kernel(sums_of_parts(with_images(c, images), parts, true, none), context);
 }
 

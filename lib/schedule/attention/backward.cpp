@@ -221,7 +221,7 @@ std::optional<BoxedOperand> box_beside(const KernelSpec& spec) {
 // Completes a configuration that has its operands. (b4 h32 s4096 on an H200, causal, head dimension
 // 128: 2,303 us in tiles of 64 queries; 64: 1,326 us in tiles of 128.)
 bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& device,
-                                 AttentionBackwardConfig& e) {
+                                 bool several_windows, AttentionBackwardConfig& e) {
   const A& a = spec.attention_backward();
   const std::int64_t depth = spec.extent[A::d], width = spec.extent[A::e], keys = spec.extent[A::n];
   if (depth > kWidest || width > kWidest) return false;
@@ -235,7 +235,7 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   if (!e.wide) {
     e.beside = box_beside(spec);
     if (e.beside && !choose_tile(e, a, depth, width, device)) return false;
-    choose_windows(e, spec, device);
+    if (several_windows) choose_windows(e, spec, device);
   }
   set_lines(e.q, kLine, e.tile_q);
   set_lines(e.d_o, kLine, e.tile_q);
@@ -378,7 +378,8 @@ int blocks_of_round(const KernelSpec& spec, const AttentionBackwardConfig& e,
 }  // namespace
 
 std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec& spec,
-                                                               const DeviceModel& device) {
+                                                               const DeviceModel& device,
+                                                               bool several_windows) {
   const A& a = spec.attention_backward();
   if (count(spec.extent, 0, spec.extent.size()) == 0) return {};
   if (spec.extent[A::m] >= 1 << 30 || spec.extent[A::n] >= 1 << 30) return {};
@@ -407,7 +408,7 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   e.dbias = bias_gradient_of(spec);
   e.wide_index = needs_wide_index(spec);
   if (!(e.by_warps ? plan_backward_by_warps(spec, device, e)
-                   : plan_backward_by_warpgroups(spec, device, e)))
+                   : plan_backward_by_warpgroups(spec, device, several_windows, e)))
     return {};
   e.blocks_of_round = blocks_of_round(spec, e, device);
   // Of two additions to zero the order does not matter.
@@ -419,7 +420,7 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
 std::optional<AttentionBackwardConfig> schedule_as(const AttentionBackwardConfig& decided,
                                                    const KernelSpec& spec,
                                                    const DeviceModel& device) {
-  auto e = plan_attention_backward(spec, device);
+  auto e = plan_attention_backward(spec, device, decided.windows > 1);
   if (!e) return {};
   // Tiles follow from head dimensions and, of few, from keys and queries. An order that few tiles
   // do without does no harm.
@@ -431,7 +432,8 @@ std::optional<AttentionBackwardConfig> schedule_as(const AttentionBackwardConfig
 // Its pattern has asked the only engine before.
 ScheduledKernel schedule(const AttentionBackwardSpec&, const KernelSpec& spec,
                          const PlanContext& context) {
-  return scheduled(spec, *plan_attention_backward(spec, context.device));
+  // Plans of a class, of any batch, have one text.
+  return scheduled(spec, *plan_attention_backward(spec, context.device, !context.of_class));
 }
 
 }  // namespace sinter

@@ -58,9 +58,11 @@ bool order_tiles(const AttentionBackwardSpec& a, std::int64_t heads, std::int64_
 
 // `spec`: of the attention_backward family, with a place for dQ's sums. Nothing where TMA, or
 // copies of 16 bytes, cannot reach operands or results, heads are wider than registers hold, or the
-// score has more than straight-line arithmetic.
+// score has more than straight-line arithmetic. `several_windows`: whether a CTA may take several,
+// whose number follows from the batch.
 std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec& spec,
-                                                               const DeviceModel& device);
+                                                               const DeviceModel& device,
+                                                               bool several_windows = true);
 // With what was decided for another spec of the same structure; nothing where that is not right.
 std::optional<AttentionBackwardConfig> schedule_as(const AttentionBackwardConfig& decided,
                                                    const KernelSpec& spec,

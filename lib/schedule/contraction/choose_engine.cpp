@@ -37,8 +37,11 @@ ScheduledKernel schedule_product(const KernelSpec& spec, const PlanContext& cont
   auto wgmma = plan_wgmma(spec, device, context.tuning, context.tiles);
   std::optional<MmaPlan> mma;
   if (!spec.contraction().paired()) mma = plan_mma(spec, device);
-  if (auto groups = plan_groups_on_tensor_cores(spec, device);
-      groups && device.overrides.depthwise != "ordinary" &&
+  auto groups = plan_groups_on_tensor_cores(spec, device);
+  // Which plans of a class could not take over (schedule_as): they would have the whole sum uncut.
+  if (groups && context.of_class && std::holds_alternative<ChannelsGradientConfig>(groups->engine))
+    groups.reset();
+  if (groups && device.overrides.depthwise != "ordinary" &&
       (device.overrides.depthwise == "mma" ||
        (!(wgmma && wgmma->microseconds < config_of(groups->engine).microseconds) &&
         !(mma && mma->engine.microseconds < config_of(groups->engine).microseconds))))

@@ -1,0 +1,48 @@
+// Classes of extents of gradients whose kernels follow from the batch where it is constant.
+#include "classes.hpp"
+
+namespace sinter::test {
+
+TEST_CASE("gradients of windows that share a bias have one text for a class") {
+  Classes c(
+      [](Graph& g, GraphBuilder::Extents e) {
+        const Dims dim{e[0], 6, 49, 32};
+        const Tensor q = g.tensor("q", dim), k = g.tensor("k", dim), v = g.tensor("v", dim),
+                     o = g.tensor("o", dim), d_o = g.tensor("do", dim),
+                     stats = g.tensor(
+                         {.name = "stats", .dim = {e[0], 6, 49, 1}, .data_type = DataType::f32});
+        SdpaInputs in;
+        in.bias = g.tensor({.name = "bias", .dim = {1, 6, 49, 49}});
+        const auto d = sdpa_backward(q, k, v, o, d_o, stats, {.attn_scale = 0.2}, in);
+        g.output(d.dq, "dq"), g.output(d.dk, "dk"), g.output(d.dv, "dv"), g.output(d.dbias, "db");
+      },
+      {dyn("batch", 257, 1024, {257, 1024})});
+  int compiled = 0;
+  for (std::int64_t batch = 300; batch <= 1000; batch += 100) compiled += c.compiles({batch});
+  CHECK(compiled == 1);
+}
+
+TEST_CASE("filter gradients of few channels are cut in images where plans of a class are") {
+  Classes c(
+      [](Graph& g, GraphBuilder::Extents e) {
+        const auto channels_last = [](const char* name, const Dims& d) {
+          return TensorOptions{
+              .name = name, .dim = d, .stride = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}};
+        };
+        const Dims dim{e[0], 32, 56, 56}, of_w{32, 32, 3, 3};
+        g.output(conv_wgrad(g.tensor(channels_last("dy", dim)), g.tensor(channels_last("x", dim)),
+                            of_w, {.pre_padding = {1, 1}, .post_padding = {1, 1}}),
+                 "dw", {.stride = channels_last("", of_w).stride});
+      },
+      {dyn("images", 65, 256, {65, 256})});
+  int compiled = 0;
+  for (std::int64_t images = 70; images <= 256; images += 31) {
+    compiled += c.compiles({images});
+    const auto plan = c.plan({images});
+    REQUIRE(plan);
+    CHECK(plan->data().kernels.size() == 2);
+  }
+  CHECK(compiled == 1);
+}
+
+}  // namespace sinter::test
