@@ -68,7 +68,7 @@ for number, (x, w, attributes) in enumerate([
         ([3, 16, 17, 24], [40, 16, 4, 3], dict(pre=[0, 1], stride=[2, 1]))]):
     directions(f"narrow_channels_filter_{number}", x, w, which="w", **attributes)
 for stride in 1, 2:
-    directions(f"narrow_channels_filter_infinite_stride_{stride}", [2, 32, 10, 24], [24, 32, 3, 3], pre=[1, 1], stride=[stride, stride],
+    directions(f"narrow_channels_filter_infinite_stride_{stride}", [2, 32, 10, 24], [32, 32, 3, 3], pre=[1, 1], stride=[stride, stride],
                which="w", infinite=331)
     directions(f"narrow_channels_filter_parts_stride_{stride}", [5, 32, 256, 64], [32, 32, 3, 3], pre=[1, 1], stride=[stride, stride],
                which="w")

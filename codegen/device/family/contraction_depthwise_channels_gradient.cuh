@@ -154,7 +154,8 @@ struct StepLoader {
     gradient = Gradient::base(args) + locate<typename Gradient::Access>(c).offset + dy.unit * 8 +
                (column + dy.pixel) * Stride::at(Columns::pixel_index);
   }
-  // `shared`: the address of both rings.
+  // `shared`: the address of both rings. Copies of no bytes have the tensor's address: those outside
+  // of it may be far from anything.
   template <class Args>
   SINTER_DEVICE void load(const Args& args, unsigned shared) {
     if (walk < T::walks) {
@@ -169,16 +170,17 @@ struct StepLoader {
                   first = Columns::base + column * T::across + x.pixel;
         const bool exists = row >= 0 && row < Rows::extent;
         x.each([&](int i, unsigned behind) {
+          const bool inside = exists && first + i >= 0 && first + i < Columns::extent;
           warp_matrix::copy<16>(x_to + f * T::ImagePixels::slot + behind,
-                                image + i * Columns::stride,
-                                exists && first + i >= 0 && first + i < Columns::extent);
+                                inside ? image + i * Columns::stride : Image::base(args), inside);
         });
         image += Rows::stride;
       }
       const bool exists = step < T::rows;
       dy.each([&](int i, unsigned behind) {
-        const Element* const from = gradient + i * Stride::at(Columns::pixel_index);
         const bool inside = exists && column + dy.pixel + i < S::extent_of(Columns::pixel_index);
+        const Element* const from =
+            inside ? gradient + i * Stride::at(Columns::pixel_index) : Gradient::base(args);
         warp_matrix::copy<16>(dy_to + behind, from, inside);
         if (gradient_slot < T::copies)
           warp_matrix::copy<16>(dy_to + T::gradient_slots * T::gradient_slot + behind, from,
