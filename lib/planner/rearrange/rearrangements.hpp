@@ -8,8 +8,6 @@
 
 namespace sinter {
 
-// A way in which a convolution, or a matmul, becomes several kernels, one of which multiplies;
-// `why`: what the others are there for.
 // Why operands are written otherwise first, and what the user could do so that they need not be;
 // empty: nothing is known.
 struct WrittenFirst {
@@ -19,6 +17,8 @@ inline constexpr WrittenFirst kChannelsLast{
     "its channels are put together in memory first",
     "give the tensor that is copied its channels innermost"};
 
+// A way in which a convolution, or a matmul, becomes several kernels, one of which multiplies;
+// `text`: what the others are there for.
 struct Rearrangement {
   std::vector<KernelSpec> (*make)(const KernelSpec& spec, int way, Temporaries& temporaries);
   WrittenFirst text;
