@@ -154,8 +154,8 @@ struct StepLoader {
     gradient = Gradient::base(args) + locate<typename Gradient::Access>(c).offset + dy.unit * 8 +
                (column + dy.pixel) * Stride::at(Columns::pixel_index);
   }
-  // `shared`: the address of both rings. Copies of no bytes have the tensor's address: those outside
-  // of it may be far from anything.
+  // `shared`: the address of both rings. Copies of no bytes have the tensor's address: those
+  // outside of it may be far from anything.
   template <class Args>
   SINTER_DEVICE void load(const Args& args, unsigned shared) {
     if (walk < T::walks) {
