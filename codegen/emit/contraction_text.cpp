@@ -80,7 +80,7 @@ void print_epilogue(TextWriter& out, const BodyText& body) {
 std::string counted_products(const KernelSpec& spec) {
   const ContractionSpec& c = spec.contraction();
   if (c.zero_dominates == ZeroOf::neither) return {};
-  return has_marked_zeros(c) ? "UnlessMarked" : "UnlessZero";
+  return c.marked_zeros ? "UnlessMarked" : "UnlessZero";
 }
 
 void print_retaken(TextWriter& out, const KernelSpec& spec, const KernelNames& names,

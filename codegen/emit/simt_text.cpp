@@ -34,7 +34,7 @@ void add_constants(const KernelSpec& spec, const SimtConfig& s, ConfigConstants&
                      {"n_fastest", s.n_fastest, true},
                      {"tensor_cores", s.tensor_cores, true},
                      {"zero_dominates", spec.contraction().zero_dominates == ZeroOf::a, true}});
-  if (has_marked_zeros(spec.contraction())) c.push_back({"marked_zeros", 1, true});
+  if (spec.contraction().marked_zeros) c.push_back({"marked_zeros", 1, true});
 }
 
 EngineTextPtr engine_text(const SimtConfig&, const ScheduledKernel& kernel,

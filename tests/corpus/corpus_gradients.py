@@ -182,7 +182,7 @@ attention_backward_not_finite("f32_results", "dO", d=32, io="f32")
 
 # Keys that all queries see and whose scores are -infinity, or whose weights' gradients are infinite: with rows of queries that do not
 # exist, zeros, both would be NaN.
-def attention_backward_infinite(name, where, sq=70, skv=128, d=64, io="bf16"):
+def attention_backward_infinite(name, where, sq=70, skv=128, d=64, io="bf16", **attributes):
     g = Graph("attention_backward_infinite_" + name, io)
     ports = {port: g.tensor(port.lower(), [1, 1, s, d]) for port, s in (("Q", sq), ("K", skv), ("V", skv), ("O", sq), ("dO", sq))}
 
@@ -195,11 +195,13 @@ def attention_backward_infinite(name, where, sq=70, skv=128, d=64, io="bf16"):
     g.pointwise("cmp_gt", "chosen", g.pointwise("gen_index", "key", where.lower(), axis=2), g.value("number", float(skv // 2)))
     replace(where, "binary_select", g.value("infinite", "inf"), where.lower(), "chosen")
     stats = g.tensor("stats", [1, 1, sq, 1], data_type="f32")
-    g.node("sdpa_backward", {**ports, "Stats": stats}, {"dQ": "dQ", "dK": "dK", "dV": "dV"}, attn_scale=0.125)
+    g.node("sdpa_backward", {**ports, "Stats": stats}, {"dQ": "dQ", "dK": "dK", "dV": "dV"}, attn_scale=0.125, **attributes)
     g.output("dQ", "dK", "dV")
 
 
 attention_backward_infinite("keys", "K")
+# Of causal rows these keys have weights of zero, which make no NaN of dQ.
+attention_backward_infinite("keys_causal", "K", causal_mask=True)
 attention_backward_infinite("keys_cut", "K", sq=150, skv=70, d=128, io="f16")
 attention_backward_infinite("keys_wide", "K", skv=70, d=136)
 attention_backward_infinite("keys_f32", "K", d=32, io="f32")

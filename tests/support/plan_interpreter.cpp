@@ -151,7 +151,7 @@ class Kernel : KernelStatements {
       b.push_back(values_of_operand(c, product.b.body, c.first_n(), c.n));
     std::vector<double> v;
     Index at(static_cast<std::size_t>(c.first_k() + c.k()), 0);
-    const bool dominated = c.zero_dominates == ZeroOf::a, marked = has_marked_zeros(c);
+    const bool dominated = c.zero_dominates == ZeroOf::a, marked = c.marked_zeros;
     const auto sum = [&]<class Sum>(Sum acc, const double* x, const double* y) {
       for (std::int64_t i = 0; i < a.length; ++i)
         if ((!dominated || x[i] != 0) && !(marked && y[i] == 0 && std::signbit(y[i])))

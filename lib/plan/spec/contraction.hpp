@@ -68,9 +68,11 @@ struct ContractionSpec {
   int chained_k = 0;              // indices of the first of chained products' k
   std::vector<Product> products{1};
   DataType accumulate = DataType::f32;  // f32 or f64
-  // Whose zero makes a product zero, even with an infinite or NaN factor. Of convolutions it is
-  // b's, and negative zeros alone: those next to the taps of a copied filter.
+  // Whose zero makes a product zero, even with an infinite or NaN factor. `marked_zeros`: only
+  // negative ones, by which a copied operand says that there is no factor
+  // (planner/rearrange/index_map.hpp).
   ZeroOf zero_dominates = ZeroOf::neither;
+  bool marked_zeros = false;
   // Tensor cores add only a few products at a time: the rest is added in f32, rounded to nearest,
   // where they would cut off.
   bool promote_accumulators = false;

@@ -70,8 +70,8 @@ std::vector<KernelSpec> few_filters_gradient(const KernelSpec& contraction,
   Listed of_dy, of_x;
   of_dy.access.offset = dy->access.offset;
   of_x.access.offset = x->access.offset + offset;
-  of_x.add(columns, 0);
   of_x.add(channels, x->access.stride[channel]);
+  of_x.add(columns, 0);
   if (image_index >= 0) {
     of_dy.add(given.extent[image_index], dy->access.stride[image_index]);
     of_x.add(given.extent[image_index], x->access.stride[image_index]);
@@ -112,10 +112,11 @@ std::vector<KernelSpec> few_filters_gradient(const KernelSpec& contraction,
   std::vector<KernelSpec> kernels{
       copy_kernel(given, load, of_dy.extent, load.name + "_of_taps", temporaries, written)};
 
-  // The product.
+  // The product, whose rows are channels.
   KernelSpec product = given;
   ContractionSpec& c = product.contraction();
-  const int image_port = c.b().body.statements.front().port, pixels = of_x.extent.size() - 2;
+  std::swap(c.a(), c.b());
+  const int image_port = c.a().body.statements.front().port, pixels = of_x.extent.size() - 2;
   product.extent = of_x.extent;
   c.batch = 0;
   c.m = c.n = 1;
@@ -123,13 +124,14 @@ std::vector<KernelSpec> few_filters_gradient(const KernelSpec& contraction,
   for (auto& port : product.ports) port.access = {.stride = Dims::filled(product.extent.size(), 0)};
   product.ports[static_cast<std::size_t>(image_port)].access = of_x.access;
   Access of_product;
-  of_product.stride = {1, 0};
+  of_product.stride = {0, 1};
   const Dims packed = packed_strides(of_dy.extent);
   for (int i = 0; i < pixels; ++i) of_product.stride.push_back(packed[i]);
-  read_instead(product, c.a(), written, std::move(of_product));
+  read_instead(product, c.b(), written, std::move(of_product));
+  mark_zeros(kernels.back(), product);
   const Statement acc = given.body.statements.front();
   Access sums;
-  sums.stride = {channels, 1};
+  sums.stride = {1, channels};
   for (int i = 0; i < pixels; ++i) sums.stride.push_back(0);
   KernelPort all =
       temporaries.add(acc.label + "_of_taps", DataType::f32, {columns, channels}, sums);

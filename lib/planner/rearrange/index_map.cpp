@@ -139,6 +139,7 @@ void mark_zeros(KernelSpec& copy, KernelSpec& product) {
   store.args = {add(StatementKind::pointwise, -1, {tap, beside, inside}, Mode::binary_select)};
   body.push_back(std::move(store));
   product.contraction().zero_dominates = ZeroOf::b;
+  product.contraction().marked_zeros = true;
 }
 
 void read_instead(KernelSpec& spec, ProductOperand& operand, const KernelPort& written,

@@ -46,10 +46,10 @@ void load_sum(KernelSpec& epilogue, KernelPort port);
 KernelSpec copy_kernel(const KernelSpec& from, const KernelPort& load, const Dims& extent,
                        const std::string& name, Temporaries& temporaries, KernelPort& written,
                        const Dims& padded = {}, DataType type = DataType::none);
-// Of a copied filter, whose port has windows where it has taps: zeros beside these are negative,
-// and no others are. Of its product, whose B it is: they are no factors, also of infinite pixels
-// and NaN. So tensor cores multiply them as they are, and sums that are NaN are taken again without
-// them (codegen/device/family/contraction_recompute.cuh).
+// Of a copy whose port has windows (of a filter where it has taps, of results where there are any):
+// zeros outside of them are negative, and no others are. Of its product, whose B it is: they are no
+// factors, also of infinite pixels and NaN. So tensor cores multiply them as they are, and sums
+// that are NaN are taken again without them (codegen/device/family/contraction_recompute.cuh).
 void mark_zeros(KernelSpec& copy, KernelSpec& product);
 // The operand reads what such a kernel has written.
 void read_instead(KernelSpec& spec, ProductOperand& operand, const KernelPort& written,

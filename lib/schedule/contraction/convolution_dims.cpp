@@ -46,18 +46,13 @@ const KernelPort* loaded_port(const KernelSpec& spec, const ProductOperand& oper
   return p;
 }
 
-bool has_marked_zeros(const ContractionSpec& c) {
-  return c.zero_dominates != ZeroOf::neither &&
-         std::find(c.k_indices.begin(), c.k_indices.end(), KIndex::filter_tap) != c.k_indices.end();
-}
-
 bool is_single_product(const ContractionSpec& c) {
   return c.products.size() == 1 && !c.rows.on &&
-         (c.zero_dominates == ZeroOf::neither || has_marked_zeros(c));
+         (c.zero_dominates == ZeroOf::neither || c.marked_zeros);
 }
 
 bool is_plain_product(const ContractionSpec& c) {
-  return is_single_product(c) && !has_marked_zeros(c) && c.accumulate == DataType::f32;
+  return is_single_product(c) && !c.marked_zeros && c.accumulate == DataType::f32;
 }
 
 bool add_batch_and_k(const ContractionSpec& c, ConvolutionRoles& r) {

@@ -10,10 +10,6 @@
 
 namespace sinter {
 
-// Of a convolution zeros dominate that a copied filter has beside its taps: negative ones, of which
-// it has no others (planner/rearrange/index_map.hpp).
-bool has_marked_zeros(const ContractionSpec& contraction);
-
 // The port that the operand loads as it is, windows and all, and its number; null for any other.
 const KernelPort* loaded_port(const KernelSpec& spec, const ProductOperand& operand, int& number);
 
