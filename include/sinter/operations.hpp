@@ -355,7 +355,7 @@ inline SdpaOutputs sdpa(Operand q, Operand k, Operand v, SdpaAttributes a = {},
   return {o, stats};
 }
 struct SdpaGradients {
-  Tensor dq, dk, dv, dbias;  // dbias when there is a bias
+  Tensor dq, dk, dv, dbias, dsink_token;  // the last two when there is a bias, and a sink
 };
 // The forward's operands, attributes and inputs but for scales, its o and stats, and dO.
 inline SdpaGradients sdpa_backward(Operand q, Operand k, Operand v, Operand o, Operand d_o,
@@ -365,9 +365,11 @@ inline SdpaGradients sdpa_backward(Operand q, Operand k, Operand v, Operand o, O
       OpKind::sdpa_backward, a,
       {q, k, v, o, d_o, stats, i.bias, i.seq_len_q, i.seq_len_kv, i.seed, i.offset, i.page_table_k,
        i.page_table_v, i.sink_token, i.block_mask, i.cu_seq_len_q, i.cu_seq_len_kv},
-      {kNewTensor, kNewTensor, kNewTensor, detail::wanted(static_cast<bool>(i.bias))}, std::move(n),
-      6);
-  return {r[0], r[1], r[2], detail::or_absent(r, 3, static_cast<bool>(i.bias), "connect a bias")};
+      {kNewTensor, kNewTensor, kNewTensor, detail::wanted(static_cast<bool>(i.bias)),
+       detail::wanted(static_cast<bool>(i.sink_token))},
+      std::move(n), 6);
+  return {r[0], r[1], r[2], detail::or_absent(r, 3, static_cast<bool>(i.bias), "connect a bias"),
+          detail::or_absent(r, 4, static_cast<bool>(i.sink_token), "connect a sink token")};
 }
 
 // ---- resampling: x [N, C, spatial..]

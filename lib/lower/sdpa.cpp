@@ -73,6 +73,23 @@ void bias_gradient(Expansion& e, Tensor ds) {
   e.result(3, ds.dim() == bias ? identity(ds) : sum(ds, bias));
 }
 
+// Of each row, the sum of its weights times their gradients.
+Tensor delta_of(Expansion& e, const Attention& attention) {
+  return e.named("delta", sum(e.named("do_o", e.input(4) * e.input(3)), attention.rows(1)));
+}
+
+// A sink has no value: of each row its score's gradient is P (0 - delta) with P = exp(sink -
+// Stats). Rows that see nothing have none.
+void sink_gradient(Expansion& e, Tensor delta) {
+  const Tensor stats = e.input(5);
+  const Tensor p =
+      e.named("sink_probability",
+              exp(e.named("sink_shifted", e.input(shapes::kSdpaBackwardPorts.sink) - stats)));
+  const Tensor seen = select(e.mask("sink_unseen", equal(stats, -kInfinity)), 0.0,
+                             e.named("sink_p_delta", p * delta));
+  e.result(4, scaled(e, "sink_sum", sum(e.named("sink_parts", seen), e.output_dim(4)), -1));
+}
+
 }  // namespace
 
 void sdpa(Expansion& e) {
@@ -97,6 +114,8 @@ void sdpa(Expansion& e) {
 // dQ = attn_scale dS K, dK = attn_scale dS^T Q, dV = P^T dO.
 void sdpa_backward(Expansion& e) {
   Attention attention(e, shapes::kSdpaBackwardPorts);
+  const bool of_scores = e.wants(0) || e.wants(1) || e.wants(3);
+  if (!of_scores && !e.wants(2)) return sink_gradient(e, delta_of(e, attention));
   const Tensor q = e.input(0), d_o = e.input(4), stats = e.input(5);
   const Tensor s = attention.scores();
   Tensor live = e.mask("row_seen", not_equal(stats, -kInfinity));
@@ -108,8 +127,10 @@ void sdpa_backward(Expansion& e) {
     const Tensor dv = attention.product(e.named("weights_transposed", transposed(weights)), d_o);
     e.result(2, summed_groups(e, "dv", dv, e.output_dim(2), 1));
   }
-  if (!e.wants(0) && !e.wants(1) && !e.wants(3)) return;
-  const Tensor delta = e.named("delta", sum(e.named("do_o", d_o * e.input(3)), attention.rows(1)));
+  if (!of_scores && !e.wants(4)) return;
+  const Tensor delta = delta_of(e, attention);
+  if (e.wants(4)) sink_gradient(e, delta);
+  if (!of_scores) return;
   const Tensor values_t = e.named("values_transposed", transposed(attention.value()));
   const Tensor dp = attention.after_dropout("dp", e.named("dp", matmul(d_o, values_t)));
   Tensor ds =

@@ -245,7 +245,7 @@ latent_attention("paged_large", skv=256, page=128, causal_mask_bottom_right=True
 
 
 def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, dv=16, io="bf16",
-                       layout=None, lengths=None, stored=False, b=2, hq=4, of_dbias=None, unseen=0, given_o=False, **attributes):
+                       layout=None, lengths=None, stored=False, b=2, hq=4, of_dbias=None, unseen=0, given_o=False, of=("dQ", "dK", "dV"), **attributes):
     g = Graph("attention_backward_" + name, io)
     ports = {}
 
@@ -277,11 +277,11 @@ def attention_backward(name, inputs=(), dbias=False, hk=4, sq=32, skv=32, d=16, 
             g.output(port)
     g.node("sdpa", dict(ports), {"O": "O", "Stats": "Stats"}, **attributes)
     g.output("O")
-    outputs = {p: p for p in ["dQ", "dK", "dV"] + (["dBias"] if dbias else [])}
+    outputs = {p: p for p in [*of] + (["dBias"] if dbias else [])}
     if given_o:  # gradients of a row's scores add up to zero where O is what the forward pass gave
         tensor("O_given", hq, sq, dv)
     g.node("sdpa_backward", {**ports, "O": "O_given" if given_o else "O", "dO": d_o, "Stats": "Stats"}, outputs, **attributes)
-    g.output("dQ", "dK", "dV")
+    g.output(*of)
     if dbias:
         g.output("dBias", **({"data_type": of_dbias} if of_dbias else {}))
 

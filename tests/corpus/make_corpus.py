@@ -38,6 +38,7 @@ import corpus_rows  # noqa: F401
 import corpus_segments  # noqa: F401
 import corpus_shapes  # noqa: F401
 import corpus_short_k  # noqa: F401
+import corpus_sinks  # noqa: F401
 import corpus_stored  # noqa: F401
 import corpus_strided  # noqa: F401
 import corpus_tokens  # noqa: F401

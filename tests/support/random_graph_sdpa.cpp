@@ -202,7 +202,8 @@ void grow_sdpa_backward(Grower& g) {
   const bool dk = g.random.chance(0.8), dv = g.random.chance(0.8);
   const bool dq = (!dk && !dv) || g.random.chance(0.85);
   const bool dbias = has_bias && g.random.chance(0.7);
-  g.add(OpKind::sdpa_backward, a, in, {{dq}, {dk}, {dv}, {dbias}});
+  const bool dsink = t.port(shapes::kSdpaPorts.sink) != kNoTensor && apart.chance(0.7);
+  g.add(OpKind::sdpa_backward, a, in, {{dq}, {dk}, {dv}, {dbias}, {dsink}});
 }
 
 }  // namespace sinter::test

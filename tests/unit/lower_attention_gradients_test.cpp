@@ -29,6 +29,7 @@ void check_attention(const Arrays& inputs, SdpaAttributes a) {
             sdpa_backward(t.at("q"), t.at("k"), t.at("v"), f.o, dy, f.stats, a, optional_inputs(t));
         Tensors gradients{{"q", r.dq}, {"k", r.dk}, {"v", r.dv}};
         if (t.contains("bias")) gradients["bias"] = r.dbias;
+        if (t.contains("sink")) gradients["sink"] = r.dsink_token;
         return gradients;
       });
 }
@@ -70,6 +71,7 @@ TEST_CASE("the gradients of attention follow dropout, the sink and the block mas
   check_attention(in, {.attn_scale = 0.6, .dropout_probability = 0.4});
   in["sink"] = random_array({1, 6, 1, 1}, 15);
   check_attention(in, {.left_bound = 3, .dropout_probability = 0.2});
+  check_attention(in, {.causal_mask_bottom_right = true, .left_bound = 1, .softcap = 1.5});
   Arrays tiled{{"q", random_array({1, 1, 2, 3}, 16)},
                {"k", random_array({1, 1, 300, 3}, 17)},
                {"v", random_array({1, 1, 300, 2}, 18)},

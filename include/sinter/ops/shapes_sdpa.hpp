@@ -177,13 +177,17 @@ inline bool sdpa_backward(ShapeRules& r) {
   if (r.has(kSdpaBackwardPorts.page_k))
     return r.fail(Rule::sdpa_paged, "port Page_table_K", "", "",
                   "gather the pages first: gradients of pages are not defined");
-  if (!r.wants(0) && !r.wants(1) && !r.wants(2) && !r.wants(3))
-    return r.fail(Rule::port_missing, "port dQ, dK, dV or dBias", "", "", "connect one of them");
+  if (!r.wants(0) && !r.wants(1) && !r.wants(2) && !r.wants(3) && !r.wants(4))
+    return r.fail(Rule::port_missing, "port dQ, dK, dV, dBias or dSINK_TOKEN", "", "",
+                  "connect one of them");
   if (r.wants(3) && !r.has(kSdpaBackwardPorts.bias))
     return r.fail(Rule::port_missing, "port Bias", "", "", "dBias needs Bias");
+  if (r.wants(4) && !r.has(kSdpaBackwardPorts.sink))
+    return r.fail(Rule::port_missing, "port SINK_TOKEN", "", "", "dSINK_TOKEN needs SINK_TOKEN");
   for (int port : {0, 1, 2})
     if (r.wants(port)) r.set(port, r.dim(port));
   if (r.wants(3)) r.set(3, r.dim(kSdpaBackwardPorts.bias));
+  if (r.wants(4)) r.set(4, r.dim(kSdpaBackwardPorts.sink));
   return true;
 }
 

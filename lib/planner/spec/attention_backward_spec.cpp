@@ -146,7 +146,9 @@ bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
       if (shifted < 0 || !has_mode(state.node(shifted), PointwiseMode::sub) ||
           state.node(shifted).inputs[1] != r.inputs[kStats])
         return false;
-      a.score = state.node(shifted).inputs[0];
+      // With one key a sink's exponentials have these dims, too.
+      if (const TensorId score = state.node(shifted).inputs[0]; score != input(r, kPorts.sink))
+        a.score = score;
     }
     if (n.op != OpKind::reduction || g[n.outputs[0]].dim != rows) continue;
     const NodeId product = state.producer(n.inputs[0]);
@@ -249,10 +251,13 @@ std::optional<AttentionBackwardNodes> attention_backward_at(const FusionState& s
   AttentionBackwardNodes a;
   a.region = region;
   if (!find_tensors(state, a)) return {};
-  std::set<NodeId> of_delta;
+  // What the kernel computes; Delta, and the sink's gradient, which is made of it, others do.
+  std::set<NodeId> of_delta, of_products;
   collect(state, *region, a.delta, of_delta);  // of none: nothing
+  for (std::size_t i : {kDQ, kDK, kDV, kDBias})
+    collect(state, *region, region->outputs[i], of_products);
   for (NodeId n : region->nodes)
-    if (!of_delta.contains(n)) a.nodes.push_back(n);
+    if (of_products.contains(n) && !of_delta.contains(n)) a.nodes.push_back(n);
   for (NodeId n : a.nodes)
     for (TensorId t : state.node(n).outputs)
       if (t >= 0 && !contains(region->outputs, t) && state.needed_outside(t, a.nodes)) return {};

@@ -66,8 +66,8 @@ class Attention:
         return np.array([np.concatenate([pool[table[i, p]] for p in range(pages)], axis=1)
                          for i in range(b)])
 
-    def forward(self, q, k, v, bias=None):
-        a = self.attributes
+    def forward(self, q, k, v, bias=None, sink=None):
+        a, sink = self.attributes, self.sink if sink is None else sink
         if self.pages is not None:
             k, v = self.unpaged(k, self.pages[0]), self.unpaged(v, self.pages[1])
         batch, heads, rows, _ = q.shape
@@ -89,7 +89,7 @@ class Attention:
                     s = s + press_slopes(heads)[h] * (at[1] - at[0])
                 scores.append(s)
             masked_row = a.get("padding_mask") and r >= self.lengths[0][b]
-            sinks = [self.sink[0, h, 0, 0]] if self.sink is not None and not masked_row else []
+            sinks = [sink[0, h, 0, 0]] if sink is not None and not masked_row else []
             if not seen:
                 if sinks:
                     stats[b, h, r] = sinks[0]
@@ -143,6 +143,9 @@ class Attention:
         for i, n in enumerate(("dQ", "dK", "dV", "dBias")[:len(self.arrays)]):
             d = gradient(lambda *x: self.forward(*x)[0], self.arrays, i, d_o)
             outputs[n] = g.output(n, d)
+        if self.sink is not None:
+            d = gradient(lambda *x: self.forward(*x[:-1], sink=x[-1])[0], [*self.arrays, self.sink], -1, d_o)
+            outputs["dSINK_TOKEN"] = g.output("dSINK_TOKEN", d)
         g.node("sdpa_backward", ports, outputs, **self.attributes).done()
 
 
@@ -204,3 +207,5 @@ def packed_cases():
         "packed, bottom right, window")
     Attention(q, k, v, offsets=offsets, causal_mask_bottom_right=True, seeds=(99, 7),
               dropout_probability=0.25, sink=normal(1, 2, 1, 1)).cases("packed, dropout, sink")
+    q, k, v = qkv()
+    Attention(q, k, v, lengths=[[3, 4], [2, 5]], padding_mask=True, sink=normal(1, 2, 1, 1)).cases("padding, sink")
