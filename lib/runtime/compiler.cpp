@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <system_error>
@@ -28,6 +27,12 @@ namespace {
 constexpr std::size_t kStackBytes = std::size_t{64} << 20;
 constexpr std::size_t kLargestSource = std::size_t{4} << 20;
 constexpr std::size_t kLogLines = 12, kLogBytes = 2000;
+
+// Families by what is left of a compilation when its front end is done, which the bytes of text do
+// not tell: of gradients of attention 1,140 ms of processor time, of attention 990, of products at
+// most 470 (tools/benchmarks/RESULTS.md, Cold plans).
+constexpr std::string_view kLongFamilies[] = {"sinter/device/family/attention_backward",
+                                              "sinter/device/family/attention_"};
 
 // Unannotated functions are device functions, so that constexpr helpers need no macro. There is no
 // fast-math option: the error bounds that kernels are held to leave no room for it.
@@ -215,13 +220,24 @@ Result<std::string> compile_kernel(const CompileRequest& request) {
 }
 
 std::vector<std::size_t> longest_first(std::span<const CompileRequest> requests) {
-  std::vector<std::size_t> bytes, order;
+  struct Work {
+    std::size_t family = std::size(kLongFamilies), bytes = 0;
+  };
+  std::vector<Work> work;
+  std::vector<std::size_t> order;
   for (const auto& request : requests) {
-    order.push_back(bytes.size());
-    bytes.push_back(request.source.size());
-    for (const auto& file : included_files(request.source)) bytes.back() += file.text.size();
+    order.push_back(work.size());
+    Work& w = work.emplace_back();
+    w.bytes = request.source.size();
+    for (const auto& file : included_files(request.source)) {
+      w.bytes += file.text.size();
+      for (std::size_t i = 0; i < w.family; ++i)
+        if (file.name.starts_with(kLongFamilies[i])) w.family = i;
+    }
   }
-  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) { return bytes[i]; });
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+    return std::pair(work[a].family, work[b].bytes) < std::pair(work[b].family, work[a].bytes);
+  });
   return order;
 }
 

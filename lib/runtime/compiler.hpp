@@ -22,7 +22,8 @@ struct CompileRequest {
 // The cubin, from the cache or from NVRTC.
 Result<std::string> compile_kernel(const CompileRequest& request);
 // In which order several are compiled. NVRTC's front ends of a process run one after the other, so
-// that the kernel with the most text, which takes the longest behind it, is the first.
+// that the kernel that takes the longest behind its own is the first: gradients of attention,
+// attention, then the kernel with the most text.
 std::vector<std::size_t> longest_first(std::span<const CompileRequest> requests);
 // The same as compile_kernel for each of several, equal ones once, on as many threads as there are
 // cores. `options` say whom to tell how many are done.

@@ -211,12 +211,16 @@ TEST_CASE("without NVRTC, compiling is a typed error") {
   CHECK(run.passed);
 }
 
-TEST_CASE("kernels with the most text are compiled first") {
+TEST_CASE("kernels that take the longest are compiled first: attention, then the most text") {
   const std::string small = "#include \"sinter/device/core/device.cuh\"\n",
-                    large = "#include \"sinter/device/family/rowwise.cuh\"\n", alone(100, ' ');
-  const CompileRequest requests[] = {{alone, "a", "sm_90a"},
-                                     {small, "b", "sm_90a"},
-                                     {large, "c", "sm_90a"},
-                                     {small, "d", "sm_90a"}};
-  CHECK(longest_first(requests) == std::vector<std::size_t>{2, 1, 3, 0});
+                    large = "#include \"sinter/device/family/rowwise.cuh\"\n", alone(100, ' '),
+                    product = "#include \"sinter/device/family/contraction_wgmma.cuh\"\n" +
+                              std::string(100000, ' '),
+                    forward = "#include \"sinter/device/family/attention_forward.cuh\"\n",
+                    backward = "#include \"sinter/device/family/attention_backward.cuh\"\n";
+  const CompileRequest requests[] = {{alone, "a", "sm_90a"},   {small, "b", "sm_90a"},
+                                     {large, "c", "sm_90a"},   {small, "d", "sm_90a"},
+                                     {product, "e", "sm_90a"}, {forward, "f", "sm_90a"},
+                                     {backward, "g", "sm_90a"}};
+  CHECK(longest_first(requests) == std::vector<std::size_t>{6, 5, 4, 2, 1, 3, 0});
 }
