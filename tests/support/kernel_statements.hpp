@@ -50,8 +50,10 @@ class KernelStatements {
       std::int64_t c = w.base;
       for (int i = 0; i < w.coefficient.size(); ++i)
         c += w.coefficient[i] * at[static_cast<std::size_t>(i)];
-      if (c % w.divisor != 0) p.inside = false;
-      c /= w.divisor;
+      if (w.divisor != 1) {
+        if (c % w.divisor != 0) p.inside = false;
+        c /= w.divisor;
+      }
       if (c < 0 || c >= w.extent) p.inside = false;
       p.offset += c * w.stride;
     }
@@ -410,14 +412,13 @@ class KernelStatements {
   template <class Visit>
   void for_each(Table& t, const Visit& visit) const {
     Index at(static_cast<std::size_t>(spec_.extent.size()), 0);
-    for (std::size_t i = 0; i < t.values.size(); ++i) {
-      std::size_t left = i;
+    for (double& value : t.values) {
+      visit(at, value);
       for (std::size_t j = t.over.size(); j-- > 0;) {
-        const auto extent = static_cast<std::size_t>(t.extent[j]);
-        at[static_cast<std::size_t>(t.over[j])] = static_cast<std::int64_t>(left % extent);
-        left /= extent;
+        std::int64_t& index = at[static_cast<std::size_t>(t.over[j])];
+        if (++index < t.extent[j]) break;
+        index = 0;
       }
-      visit(at, t.values[i]);
     }
   }
   Table values_of(const Body& body, Table t) {

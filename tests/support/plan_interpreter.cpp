@@ -1,7 +1,10 @@
 #include "support/plan_interpreter.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <stdexcept>
+#include <type_traits>
 
 #include "schedule/contraction/convolution_dims.hpp"
 #include "support/interpreted_attention.hpp"
@@ -152,17 +155,40 @@ class Kernel : KernelStatements {
     std::vector<double> v;
     Index at(static_cast<std::size_t>(c.first_k() + c.k()), 0);
     const bool dominated = c.zero_dominates == ZeroOf::a, marked = c.marked_zeros;
-    const auto sum = [&]<class Sum>(Sum acc, const double* x, const double* y) {
-      for (std::int64_t i = 0; i < a.length; ++i)
-        if ((!dominated || x[i] != 0) && !(marked && y[i] == 0 && std::signbit(y[i])))
-          acc = static_cast<Sum>(static_cast<double>(acc) + x[i] * y[i]);
-      return static_cast<double>(acc);
+    const auto term = [&](double x, double y, auto& acc) {
+      if ((!dominated || x != 0) && !(marked && y == 0 && std::signbit(y)))
+        acc = static_cast<std::remove_reference_t<decltype(acc)>>(static_cast<double>(acc) + x * y);
+    };
+    // Of neighbours along the last index of n, some side by side: each waits for its own last sum.
+    const int last = c.first_k() - 1;
+    const auto width = static_cast<std::size_t>(c.n > 0 ? spec_.extent[last] : 1);
+    std::vector<double> sums[2];
+    for (auto& of_line : sums) of_line.resize(width);
+    const auto sum_some = [&]<class Sum, std::size_t count>(std::array<Sum, count> acc,
+                                                            const double* x, const double* y,
+                                                            double* line) {
+      for (std::int64_t i = 0; i < a.length; ++i, ++y)
+        for (std::size_t n = 0; n < count; ++n)
+          term(x[i], y[static_cast<std::int64_t>(n) * a.length], acc[n]);
+      std::copy(acc.begin(), acc.end(), line);
+    };
+    const auto sum_line = [&]<class Sum>(Sum, const double* x, const double* y, double* line) {
+      constexpr std::size_t kTogether = 8;
+      std::size_t j = 0;
+      const auto next = [&] { return y + static_cast<std::int64_t>(j) * a.length; };
+      for (; j + kTogether <= width; j += kTogether)
+        sum_some(std::array<Sum, kTogether>{}, x, next(), line + j);
+      for (; j < width; ++j) sum_some(std::array<Sum, 1>{}, x, next(), line + j);
     };
     for_indices(at, 0, c.first_k(), std::function<void()>([&] {
+                  const std::size_t in_line =
+                      c.n > 0 ? static_cast<std::size_t>(at[static_cast<std::size_t>(last)]) : 0;
                   for (std::size_t p = 0; p < b.size(); ++p) {
-                    const double *x = a.row(at), *y = b[p].row(at);
-                    accumulator_[p] =
-                        c.accumulate == DataType::f64 ? sum(0.0, x, y) : sum(0.0F, x, y);
+                    if (in_line == 0 && c.accumulate == DataType::f64)
+                      sum_line(0.0, a.row(at), b[p].row(at), sums[p].data());
+                    else if (in_line == 0)
+                      sum_line(0.0F, a.row(at), b[p].row(at), sums[p].data());
+                    accumulator_[p] = sums[p][in_line];
                   }
                   compute(spec_.body, at, v, [](auto&) { return true; });
                 }));
