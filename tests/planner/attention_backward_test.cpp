@@ -1,5 +1,6 @@
 // The gradients of attention: Delta, zeros for dQ's sums, one kernel on tensor cores, and dQ.
 #include <memory>
+#include <set>
 
 #include "emit/emit.hpp"
 #include "planned.hpp"
@@ -394,12 +395,13 @@ TEST_CASE("attention backward's kernels give what the expansion gives") {
 }
 
 namespace {
-
 void check_compiled(const Attention& a, const char* target) {
+  static std::set<std::string> compiled;  // several graphs have the same kernels of Delta and dQ
   const Partition p = partitioned(*graph_of(a), target);
   REQUIRE(is_fused(p));
   for (const KernelSpec& k : p.kernels) {
     const EmittedKernel kernel = emit_kernel(schedule_kernel(k, {device_model(target), Tuning{}}));
+    if (!compiled.insert(target + kernel.source).second) continue;
     INFO(target << ", d " << a.d << ", dv " << a.dv << ", kernel " << kernel.entry);
     std::string log;
     const auto code = compile_uncached({kernel.source, kernel.entry, target}, &log);
@@ -412,7 +414,6 @@ void check_compiled(const Attention& a, const char* target) {
       CHECK(log.find("spill") == std::string::npos);
   }
 }
-
 }  // namespace
 
 TEST_CASE("kernels of attention backward by warps compile without a complaint", "[nvrtc]") {
@@ -492,9 +493,8 @@ TEST_CASE("kernels of attention backward compile for sm_90a without a complaint"
         Attention{.d = 256, .dv = 256, .gradients = DataType::f32},
         Attention{.d = 128, .dv = 128, .attributes = {.causal_mask = true, .deterministic = true}},
         Attention{.d = 192, .dv = 192, .attributes = {.deterministic = true}},
-        Attention{.attributes = {.deterministic = true}, .block_mask = true}}) {
+        Attention{.attributes = {.deterministic = true}, .block_mask = true}})
     check_compiled(a, "sm_90a");
-  }
 }
 
 }  // namespace sinter::test
