@@ -87,7 +87,8 @@ void sink_gradient(Expansion& e, Tensor delta) {
               exp(e.named("sink_shifted", e.input(shapes::kSdpaBackwardPorts.sink) - stats)));
   const Tensor seen = select(e.mask("sink_unseen", equal(stats, -kInfinity)), 0.0,
                              e.named("sink_p_delta", p * delta));
-  e.result(4, scaled(e, "sink_sum", sum(e.named("sink_parts", seen), e.output_dim(4)), -1));
+  // 0 - x, and not -x: zeros are positive, as those of the other gradients are.
+  e.result(4, 0.0 - e.named("sink_sum", sum(e.named("sink_parts", seen), e.output_dim(4))));
 }
 
 }  // namespace

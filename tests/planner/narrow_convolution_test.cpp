@@ -1,5 +1,6 @@
 // Which engines convolutions of few channels in eights get, and volumes in groups. Values are
 // checked on small shapes: corpus graphs convolution_narrow_image_* and convolution_3d_*_groups*.
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -30,6 +31,23 @@ TEST_CASE("pixels of 8 to 32 channels are read as they lie, in both directions")
   CHECK(reads(false, 16, 32, 2));
   CHECK_FALSE(reads(true, 16, 32, 2));  // whose phases have taps of their own
   CHECK_FALSE(reads(false, 32, 64, 1));
+}
+
+// An infinite pixel that no result reaches makes no NaN: the copy of dy marks where it has none.
+TEST_CASE("filter gradients of few filters leave out what the copy of dy marks") {
+  for (const std::int64_t filters : {4, 8}) {
+    Images i;
+    const Dims x{8, 320, 64, 64}, w{filters, 320, 3, 3}, y{8, filters, 64, 64};
+    i.output(conv_wgrad(i.input("dy", y), i.input("x", x), w, padded(1)), "dw", w);
+    const auto kernels = planned(*i.g).kernels;
+    const auto& copy = kernels.front().body.statements;
+    CHECK(std::count_if(copy.begin(), copy.end(),
+                        [](const Statement& s) { return s.kind == StatementKind::inside; }) == 1);
+    const ContractionSpec* const product = kernels.at(1).as_contraction();
+    REQUIRE(product);
+    CHECK(product->marked_zeros);
+    CHECK(product->zero_dominates == ZeroOf::b);
+  }
 }
 
 // A residual beside scale and bias, and a relu's gradient. Results that are stored one by one have

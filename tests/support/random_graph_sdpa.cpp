@@ -200,9 +200,11 @@ void grow_sdpa_backward(Grower& g) {
   in.insert(in.end(), t.optional.begin(), t.optional.end());
   const bool has_bias = t.port(shapes::kSdpaPorts.bias) != kNoTensor;
   const bool dk = g.random.chance(0.8), dv = g.random.chance(0.8);
-  const bool dq = (!dk && !dv) || g.random.chance(0.85);
+  bool dq = (!dk && !dv) || g.random.chance(0.85);
   const bool dbias = has_bias && g.random.chance(0.7);
-  const bool dsink = t.port(shapes::kSdpaPorts.sink) != kNoTensor && apart.chance(0.7);
+  Random of_sink(apart.bits());  // other numbers than those that are drawn from g.random again
+  const bool dsink = t.port(shapes::kSdpaPorts.sink) != kNoTensor && of_sink.chance(0.7);
+  if (dsink) dq = dq && of_sink.chance(0.7);
   g.add(OpKind::sdpa_backward, a, in, {{dq}, {dk}, {dv}, {dbias}, {dsink}});
 }
 

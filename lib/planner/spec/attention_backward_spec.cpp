@@ -347,7 +347,8 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
   (attention.total >= 0 ? to.largest : to.stats) =
       port(r.inputs[kStats], Backward::m, Backward::d, q, false);
   to.total = port(attention.total, Backward::m, Backward::d, q, false);
-  to.delta = port(attention.delta, Backward::m, Backward::d, q, false);
+  // A sink's gradient may need it where no score's does.
+  if (wants_ds(r)) to.delta = port(attention.delta, Backward::m, Backward::d, q, false);
   if (wanted(r, kDQ)) {
     to.dq.statements.push_back(accumulator(attention.dq_sums));
     BodyBuilder dq = builder(to.dq, q, Backward::m, Backward::d);

@@ -56,8 +56,8 @@ bool may_be_summed(const KernelSpec& spec, DataType a, DataType b) {
 // filters.
 std::optional<int> channels_of_group(const KernelSpec& spec, bool several) {
   const ContractionSpec* const c = spec.as_contraction();
-  if (!c || !is_single_product(*c) || !spec.columns.empty() || c->batch == 0 || c->k() == 0 ||
-      reads_joined_indices(spec))
+  if (!c || !is_single_product(*c) || c->marked_zeros || !spec.columns.empty() || c->batch == 0 ||
+      c->k() == 0 || reads_joined_indices(spec))
     return {};
   int channels = -1;
   const bool gradient = c->k_indices.front() == KIndex::pixels;

@@ -91,8 +91,6 @@ class Attention:
             masked_row = a.get("padding_mask") and r >= self.lengths[0][b]
             sinks = [sink[0, h, 0, 0]] if sink is not None and not masked_row else []
             if not seen:
-                if sinks:
-                    stats[b, h, r] = sinks[0]
                 continue
             top = max(np.real(s) for s in scores + sinks)
             exps = [np.exp(s - top) for s in scores]
@@ -209,3 +207,4 @@ def packed_cases():
               dropout_probability=0.25, sink=normal(1, 2, 1, 1)).cases("packed, dropout, sink")
     q, k, v = qkv()
     Attention(q, k, v, lengths=[[3, 4], [2, 5]], padding_mask=True, sink=normal(1, 2, 1, 1)).cases("padding, sink")
+    Attention(*qkv(rows=5, columns=3), sink=normal(1, 2, 1, 1), causal_mask_bottom_right=True).cases("sink of masked rows")
