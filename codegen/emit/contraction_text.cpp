@@ -4,7 +4,6 @@
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
 #include "plan/liveness.hpp"
-#include "schedule/contraction/convolution_dims.hpp"
 
 namespace sinter {
 namespace {

@@ -11,7 +11,7 @@ directions("few_filters_tf32", [2, 36, 9, 10], [3, 36, 3, 3], io="f32", compute=
 directions("few_filters_unpadded", [2, 32, 10, 12], [8, 32, 3, 3], which="fw")
 directions("few_filters_dilation_2", [2, 24, 13, 11], [16, 24, 3, 3], dilation=[2, 2], pre=[2, 2], which="w")
 directions("few_filters_lines", [2, 16, 9, 8], [1, 16, 3, 3], pre=[1, 1], lay=image_of_lines, which="fw")
-# Zeros beside the taps of a copied filter meet them.
+# Zeros beside the taps of a copied filter meet them, and of a copied dy those of other pixels.
 directions("few_filters_infinite", [2, 24, 9, 10], [5, 24, 3, 3], pre=[1, 1], which="f", infinite=331)
 directions("24_filters_infinite", [2, 32, 10, 24], [24, 32, 3, 3], pre=[1, 1], which="w", infinite=331)
 directions("48_channels_gradient", [2, 48, 9, 11], [64, 48, 5, 5], pre=[2, 2], which="d")

@@ -1,4 +1,7 @@
 // The gradient of attention's sink: parts of it are stored beside Delta, and a kernel adds them up.
+#include <algorithm>
+#include <string>
+
 #include "planned.hpp"
 #include "planner/rewrite/pass.hpp"
 #include "sinter/sinter.hpp"

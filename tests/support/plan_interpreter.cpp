@@ -6,7 +6,6 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "schedule/contraction/convolution_dims.hpp"
 #include "support/interpreted_attention.hpp"
 #include "support/kernel_statements.hpp"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "plan/access.hpp"
-#include "schedule/contraction/convolution_dims.hpp"
 
 namespace sinter {
 namespace {
