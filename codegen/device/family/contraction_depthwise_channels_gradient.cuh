@@ -14,10 +14,12 @@
 //
 // A block is one warpgroup, which walks down the rows of the images of its batch entry. cp.async
 // loads a step's rows, some steps ahead, into two rings of stages. Panels beyond the end of that of
-// dy lie in copies of its first ones. Each walk ends with rows of zeros of dy, which the next one's
-// first rows of x meet. A batch entry may be a part of an image: then rows of dy outside of it are
-// zeros. Sums of panels without a tap, and of the channels that pad a line (shared memory there is
-// never written), are not read.
+// dy lie in copies of its first ones. That of x is the first: compute-sanitizer takes an operand
+// for as many bytes as its elements have, though panels overlap, and bytes behind the last stage of
+// x are the block's then. Each walk ends with rows of zeros of dy, which the next one's first rows
+// of x meet. A batch entry may be a part of an image: then rows of dy outside of it are zeros. Sums
+// of panels without a tap, and of the channels that pad a line (shared memory there is never
+// written), are not read.
 //
 // Sums that are NaN are recomputed, since zeros outside make NaN of numbers that are not finite.
 //
@@ -103,7 +105,7 @@ struct ChannelsGradientTiles {
   static constexpr int seen = taps_of_row(0), ahead = Config::stages, image_slots = ahead + 2,
                        gradient_slots = ahead + seen + 1, copies = panels - 1;
   static constexpr int image_slot = down * ImagePixels::slot, gradient_slot = GradientPixels::slot,
-                       image = (gradient_slots + copies) * gradient_slot;
+                       gradient = image_slots * image_slot;  // behind the image's ring
   static_assert(copies <= gradient_slots);
   using Gradient = SharedTile<Number, Major::mn, 64, depth, GradientPixels::line_bytes, 8,
                               gradient_slot / GradientPixels::line_bytes>;
@@ -113,7 +115,7 @@ struct ChannelsGradientTiles {
   using Sums = NamedAccumulator<float, columns, product>;
   // Sums lie where the slots were in the end, rows of all products.
   static constexpr int pitch = columns + 8, sums = products * 64 * pitch * 4,
-                       slots = image + image_slots * image_slot,
+                       slots = gradient + (gradient_slots + copies) * gradient_slot,
                        bytes = sums > slots ? sums : slots;
 
   static constexpr int rows = S::extent_of(Rows::pixel_index),
@@ -160,9 +162,8 @@ struct StepLoader {
   SINTER_DEVICE void load(const Args& args, unsigned shared) {
     if (walk < T::walks) {
       if (step == 0) enter(args);
-      const unsigned x_to = shared + x.place + T::image +
-                            static_cast<unsigned>(image_slot * T::image_slot),
-                     dy_to = shared + dy.place +
+      const unsigned x_to = shared + x.place + static_cast<unsigned>(image_slot * T::image_slot),
+                     dy_to = shared + dy.place + T::gradient +
                              static_cast<unsigned>(gradient_slot * T::gradient_slot);
 #pragma unroll
       for (int f = 0; f < T::down; ++f) {
@@ -235,7 +236,7 @@ SINTER_DEVICE void run_channels_gradient(const Args& args) {
   const int thread = static_cast<int>(threadIdx.x);
   // Rows of dy that were before the first walk.
 #pragma unroll 1
-  for (int i = thread; i < T::image / 16; i += Config::threads)
+  for (int i = T::gradient / 16 + thread; i < T::slots / 16; i += Config::threads)
     reinterpret_cast<uint4*>(memory.pointer)[i] = uint4{};
   __syncthreads();
   hardware::grid_dependency_wait();
@@ -244,8 +245,8 @@ SINTER_DEVICE void run_channels_gradient(const Args& args) {
   StepLoader<Config, Gradient, Image> loader(batch);
 #pragma unroll 1
   for (int i = 0; i < T::ahead; ++i) loader.load(args, memory.address);
-  const unsigned long long gradient = T::Gradient::descriptor(memory.address),
-                           image = T::Image::descriptor(memory.address + T::image);
+  const unsigned long long gradient = T::Gradient::descriptor(memory.address + T::gradient),
+                           image = T::Image::descriptor(memory.address);
   constexpr int gradient_slot = T::gradient_slot / 16, image_slot = T::image_slot / 16;
   int newest = 0, slot = 0;
 #pragma unroll 1
