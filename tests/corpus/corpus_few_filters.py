@@ -16,8 +16,11 @@ directions("few_filters_infinite", [2, 24, 9, 10], [5, 24, 3, 3], pre=[1, 1], wh
 directions("24_filters_infinite", [2, 32, 10, 24], [24, 32, 3, 3], pre=[1, 1], which="w", infinite=331)
 directions("48_channels_gradient", [2, 48, 9, 11], [64, 48, 5, 5], pre=[2, 2], which="d")
 directions("24_channels_gradient_stride_2", [2, 24, 10, 13], [40, 24, 3, 3], stride=[2, 2], pre=[1, 1], which="d")
+directions("3d_16_channels_gradient", [1, 16, 4, 5, 45], [24, 16, 3, 3, 3], pre=[1, 1, 1], which="d")
+directions("3d_8_channels_gradient_stride_2", [1, 8, 4, 6, 18], [32, 8, 2, 3, 4], stride=[1, 2, 2], pre=[0, 1, 1], io="f16", which="d")
 # A filter gradient in parts of one plane each, two planes of the image apart.
 directions("3d_parts_of_planes", [2, 64, 16, 8, 8], [128, 64, 3, 1, 1], stride=[2, 1, 1], pre=[1, 0, 0], which="w")
 # Sums of one product.
 directions("depthwise_1x1", [2, 24, 5, 7], [24, 1, 1, 1], groups=24)
 directions("depthwise_1x1_stride_2", [2, 12, 7, 6], [24, 1, 1, 1], groups=12, stride=[2, 2], io="f16", which="f")
+directions("depthwise_1x1_i8", [2, 24, 5, 7], [24, 1, 1, 1], groups=24, io="i8", intermediate="i32", compute="i32", results="i32", which="fd")

@@ -210,6 +210,14 @@ TEST_CASE("first layers, each kind of configuration", "[.][first_layers]") {
            {wgrad, 3, 3, 40, 18, 20, 7, 2, 1, 3, Epilogue::none, f16}});
 }
 
+// With SINTER_REARRANGE=last 8-bit numbers are written as bf16.
+TEST_CASE("first layers of 8 bits, each kind of configuration", "[.][first_layers]") {
+  constexpr auto none = Epilogue::none, scale = Epilogue::scale;
+  run_all({{fprop, 2, 24, 40, 9, 11, 3, 1, 1, 1, scale, f8e4m3},
+           {dgrad, 2, 20, 24, 8, 9, 3, 2, 1, 1, none, i8, false, i32},
+           {wgrad, 2, 20, 24, 9, 8, 3, 1, 1, 1, none, i8, false, i32}});
+}
+
 // With SINTER_REARRANGE=last pixels without products are computed in a kernel of their own.
 TEST_CASE("pixels without products", "[.][first_layers]") {
   const Convolution p{dgrad, 2, 72, 64, 10, 14, 1, 2, 1, 0, Epilogue::scale};

@@ -131,3 +131,42 @@ TEST_CASE("volumes in groups are multiplied by warpgroups") {
   CHECK(engines(*f.g) == Engines{"wgmma"});
   CHECK(engines(*d.g) == Engines{"wgmma"});
 }
+
+// Of a volume's 16 channels four neighbouring results of a line fill a multiplication, whose other
+// dims keep their taps.
+TEST_CASE("blocks of results are columns of a volume's data gradient of few channels") {
+  const Dims x{2, 16, 16, 16, 96}, w{32, 16, 3, 3, 3}, y{2, 32, 16, 16, 96};
+  const ConvAttributes all{.pre_padding = {1, 1, 1}, .post_padding = {1, 1, 1}};
+  Images i;
+  i.output(conv_dgrad(i.input("dy", y), i.input("w", w), x, all), "dx", x);
+  const auto kernels = planned(*i.g).kernels;
+  REQUIRE(kernels.size() == 2);
+  const ContractionSpec& c = kernels.back().contraction();
+  CHECK(count(kernels.back().extent, c.first_n(), c.first_k()) == 64);
+}
+
+// bf16 holds them, and lines of 24 bytes are none of TMA's; sums of integers that f32 may round are
+// left as they are.
+TEST_CASE("convolutions of 8 bits are written as bf16 where that is faster") {
+  const auto wide = [](DataType io, const Dims& x, const Dims& w, const ConvAttributes& a) {
+    Images i{.options = {
+                 .io = io, .intermediate = io == i8 ? i32 : f32, .compute = io == i8 ? i32 : f32}};
+    const Dims y{x[0], w[0], x[2], x[3]};
+    i.output(conv_fprop(i.input("x", x), i.input("w", w), a), "y", y,
+             io == i8 ? i32 : DataType::none);
+    const auto kernels = planned(*i.g).kernels;
+    const ContractionSpec* const c = kernels.back().as_contraction();
+    return c && c->a().type == bf16;
+  };
+  CHECK(wide(f8e4m3, {32, 24, 56, 56}, {144, 24, 1, 1}, padded(0)));
+  CHECK(wide(i8, {32, 384, 28, 28}, {384, 1, 7, 7}, padded(3, 1, 384)));
+  CHECK_FALSE(wide(i8, {32, 384, 28, 28}, {384, 1, 33, 33}, padded(16, 1, 384)));
+  CHECK_FALSE(wide(f8e4m3, {32, 64, 56, 56}, {64, 64, 3, 3}, padded(1)));
+}
+
+TEST_CASE("products of integers that are no sums are pointwise") {
+  const Dims x{32, 256, 56, 56}, w{256, 1, 1, 1};
+  Images i{.options = {.io = i8, .intermediate = i32, .compute = i32}};
+  i.output(conv_dgrad(i.input("dy", x), i.input("w", w), x, padded(0, 1, 256)), "dx", x, i32);
+  CHECK(engines(*i.g) == Engines{"pointwise"});
+}

@@ -131,8 +131,9 @@ bool are_few(const KernelSpec& spec, const FewChannels& f, Of of) {
       return few <= kMostSpaceToDepthChannels && f.direction == Direction::few_filters &&
              !reads_results_beside(spec);
     case Of::more:
-      return few > kMostSpaceToDepthChannels && few <= kMostBlockFilters &&
-             f.blocks_are_of_results() && !reads_results_beside(spec);
+      return (few > kMostSpaceToDepthChannels ||
+              (f.direction == Direction::data_gradient && f.dims.size() == 3)) &&
+             few <= kMostBlockFilters && f.blocks_are_of_results() && !reads_results_beside(spec);
   }
   return false;
 }

@@ -162,20 +162,18 @@ void say_why(const std::vector<KernelSpec>& kernels, const WrittenFirst& text, d
   }
 }
 
-// Convolutions whose engines are those of depthwise ones and of narrow groups, and which these run
-// faster once `make` has written their operands otherwise. Empty where they are faster as they are,
-// unless `anyway`.
-std::vector<KernelSpec> if_faster(std::vector<KernelSpec> (*make)(const KernelSpec&, Temporaries&),
-                                  const WrittenFirst& text, const KernelSpec& spec,
-                                  const FusionState& state, bool anyway, Temporaries& temporaries,
-                                  std::vector<PlanCut>& cuts) {
+// Depthwise convolutions, channels first, that run faster once their channels lie together. Empty
+// where they are faster as they are, unless `anyway`.
+std::vector<KernelSpec> channels_last_if_faster(const KernelSpec& spec, const FusionState& state,
+                                                bool anyway, Temporaries& temporaries,
+                                                std::vector<PlanCut>& cuts) {
   Temporaries tried = temporaries;
-  std::vector<KernelSpec> kernels = make(spec, tried);
+  std::vector<KernelSpec> kernels = depthwise_last(spec, tried);
   if (kernels.empty() || !schedule_kernel(kernels.back(), state.context()).depthwise()) return {};
   const double us = microseconds_of(kernels, state),
                whole = choose_depth_parts(spec, state.context()).microseconds;
   if (us >= whole && !anyway) return {};
-  say_why(kernels, text, us, whole, state, cuts);
+  say_why(kernels, kChannelsLast, us, whole, state, cuts);
   temporaries = std::move(tried);
   return kernels;
 }
@@ -193,17 +191,11 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   const bool matmul = is_matmul(node.op);
   const ScheduledKernel as_it_is = schedule_kernel(spec, state.context());
   if (!as_it_is.warpgroups() && state.device().overrides.depthwise.empty()) {
-    if (auto kernels = if_faster(
-            widened, {"its 8-bit factors are written as bf16 first, which tensor cores multiply"},
-            spec, state, anyway, temporaries, cuts);
-        !kernels.empty())
-      return kernels;
     // Of larger images the estimates of loads are too long. (7 x 7 on an H100: 64 x 768 x 14 x 14
     // 73 us by loads, 51 so; 64 x 384 x 28 x 28 72 and 94, 64 x 96 x 56 x 56 77 and 103.)
     const bool small = as_it_is.as<DepthwisePlanesConfig>() != nullptr;
     if (small || anyway)
-      if (auto kernels =
-              if_faster(depthwise_last, kChannelsLast, spec, state, anyway, temporaries, cuts);
+      if (auto kernels = channels_last_if_faster(spec, state, anyway, temporaries, cuts);
           !kernels.empty())
         return kernels;
   }
@@ -329,10 +321,8 @@ std::vector<KernelSpec> attention_kernels(KernelSpec spec, const FusionState& st
   return kernels;
 }
 
-std::vector<KernelSpec> contraction_kernels(KernelSpec spec, const FusionState& state,
-                                            Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  if (auto product = as_single_products(spec)) return {std::move(*product)};
-  if (joins_products(spec)) return {std::move(spec)};
+std::vector<KernelSpec> kernels_of_types(KernelSpec spec, const FusionState& state,
+                                         Temporaries& temporaries, std::vector<PlanCut>& cuts) {
   if (auto kernels = rearranged(spec, state, temporaries, cuts); !kernels.empty()) return kernels;
   const ContractionSpec* const c = &spec.contraction();
   // Of several indices of k (patches of an image that do not overlap) written operands have one.
@@ -404,6 +394,35 @@ std::vector<KernelSpec> contraction_kernels(KernelSpec spec, const FusionState& 
   std::move(best.reasons.begin(), best.reasons.end(), std::back_inserter(cuts));
   temporaries = std::move(best.temporaries);
   return std::move(best.kernels);
+}
+
+std::vector<KernelSpec> contraction_kernels(KernelSpec spec, const FusionState& state,
+                                            Temporaries& temporaries, std::vector<PlanCut>& cuts) {
+  constexpr WrittenFirst kWidened = {
+      "its 8-bit factors are written as bf16 first, which tensor cores multiply"};
+  constexpr double kGain = 1.05;  // what the copies must gain
+  if (auto product = as_single_products(spec)) return {std::move(*product)};
+  if (joins_products(spec)) return {std::move(spec)};
+  Temporaries wide = temporaries;
+  std::vector<KernelSpec> copies;
+  if (state.device().has_wgmma && state.device().overrides.depthwise.empty() &&
+      !is_matmul(state.node(contraction_of(state, spec)).op))
+    copies = widened(spec, wide);
+  auto kernels = kernels_of_types(spec, state, temporaries, cuts);
+  if (copies.empty()) return kernels;
+  std::vector<PlanCut> reasons;
+  auto product = kernels_of_types(std::move(copies.back()), state, wide, reasons);
+  copies.pop_back();
+  std::move(product.begin(), product.end(), std::back_inserter(copies));
+  const double us = microseconds_of(copies, state), whole = microseconds_of(kernels, state);
+  const std::string& asked = state.device().overrides.rearrange;
+  const bool anyway =
+      asked == "last" ||
+      (!asked.empty() && schedule_kernel(copies.back(), state.context()).depthwise());
+  if (us * kGain > whole && !anyway) return kernels;
+  say_why(copies, kWidened, us, whole, state, cuts);
+  temporaries = std::move(wide);
+  return copies;
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace sinter {
 
 std::optional<KernelSpec> as_single_products(const KernelSpec& spec) {
   const ContractionSpec* const c = spec.as_contraction();
-  if (!c || !is_plain_product(*c) || c->chained() || c->has_scale_blocks() ||
+  if (!c || !is_single_product(*c) || c->marked_zeros || c->chained() || c->has_scale_blocks() ||
       !spec.columns.empty() || !spec.gathers.empty() || reads_joined_indices(spec))
     return {};
   const int results = c->first_k();

@@ -5,6 +5,7 @@
 #include "planner/spec/domain.hpp"
 #include "schedule/contraction/convolution_dims.hpp"
 #include "schedule/contraction/index_order.hpp"
+#include "schedule/contraction/wgmma.hpp"
 #include "schedule/schedule_parts.hpp"
 
 namespace sinter {
@@ -34,12 +35,17 @@ std::int64_t span_of(const KernelSpec& spec, const Access& a) {
 
 std::vector<KernelSpec> widened(const KernelSpec& given, Temporaries& temporaries) {
   const ContractionSpec* const c = given.as_contraction();
-  if (!c || !is_plain_product(*c) || c->batch == 0 || reads_joined_indices(given)) return {};
+  if (!c || !is_single_product(*c) || c->marked_zeros || reads_joined_indices(given)) return {};
   KernelSpec spec = given;
+  spec.contraction().accumulate = DataType::f32;
+  for (Statement& s : spec.body.statements)
+    if (s.kind == StatementKind::accumulator) s.arithmetic = DataType::f32;
   std::vector<KernelSpec> kernels;
+  std::vector<DataType> types;
   for (ProductOperand* const operand : {&spec.contraction().a(), &spec.contraction().b()}) {
     const KernelPort* const port = loaded_as_it_is(given, operand->body);
-    if (!port || !is_f8(port->type) || !port->access.via.empty()) return {};
+    if (!port || !multiplied_as_bytes(port->type, port->type) || !port->access.via.empty())
+      return {};
     const std::int64_t count = span_of(given, port->access);
     if (count == 0) return {};
     KernelPort load = *port, written;
@@ -50,8 +56,10 @@ std::vector<KernelSpec> widened(const KernelSpec& given, Temporaries& temporarie
     read.offset = 0;
     read_instead(spec, *operand, written, std::move(read));
     operand->type = DataType::bf16;
+    types.push_back(port->type);
     kernels.push_back(std::move(copy));
   }
+  if (!sums_as_right_in_f32(given, types[0], types[1])) return {};
   drop_unused(spec);
   simplify_domain(spec);
   kernels.push_back(std::move(spec));

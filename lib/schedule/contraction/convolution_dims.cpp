@@ -55,6 +55,15 @@ bool is_plain_product(const ContractionSpec& c) {
   return is_single_product(c) && !c.marked_zeros && c.accumulate == DataType::f32;
 }
 
+bool sums_as_right_in_f32(const KernelSpec& spec, DataType a, DataType b) {
+  const ContractionSpec& c = spec.contraction();
+  if (is_floating(a) || is_floating(b)) return c.accumulate == DataType::f32;
+  const auto largest = [](DataType t) { return std::max(-info(t).lowest, info(t).largest); };
+  return static_cast<double>(count(spec.extent, c.first_k(), spec.extent.size())) * largest(a) *
+             largest(b) <=
+         0x1p24;
+}
+
 bool add_batch_and_k(const ContractionSpec& c, ConvolutionRoles& r) {
   for (int i = 0; i < c.batch; ++i) r.batch.push_back(i);
   for (int i = 0; i < c.k(); ++i) {

@@ -18,6 +18,10 @@ bool is_single_product(const ContractionSpec& contraction);
 // The same that is summed in f32.
 bool is_plain_product(const ContractionSpec& contraction);
 
+// Whether sums in f32 of products of these types are as right as those that are asked for: of
+// integers none may be rounded.
+bool sums_as_right_in_f32(const KernelSpec& contraction, DataType a, DataType b);
+
 inline constexpr int kMostAxes = 3;  // spatial dims of an image
 
 // The indices of the domain by what they are, the outermost first. `side`: of the other operand's

@@ -42,15 +42,6 @@ int channel_of(const ContractionSpec& c, const Access& a, const Access* b, const
   return -1;
 }
 
-// Whether sums in f32 are as right as those that are asked for: of integers none may be rounded.
-bool may_be_summed(const KernelSpec& spec, DataType a, DataType b) {
-  if (is_floating(a) || is_floating(b)) return spec.contraction().accumulate == DataType::f32;
-  const auto largest = [](DataType t) { return std::max(-info(t).lowest, info(t).largest); };
-  return elements(spec.extent, spec.contraction().first_k(), spec.extent.size()) * largest(a) *
-             largest(b) <=
-         0x1p24;
-}
-
 // The index of a group's channels, which are summed over, or in a gradient lie beside the taps; -1:
 // it has one. Nothing where the spec is no convolution in groups; `several`: of channels or
 // filters.
@@ -195,7 +186,8 @@ class DepthwiseSearch {
     image_ = loaded_port(spec_, e_.gradient ? c.b() : c.a(), e_.image.port);
     other_ = loaded_port(spec_, e_.gradient ? c.a() : c.b(), e_.other.port);
     if (!image_ || !other_ || !other_->access.windows.empty() || !may_be_multiplied(image_->type) ||
-        !may_be_multiplied(other_->type) || !may_be_summed(spec_, image_->type, other_->type))
+        !may_be_multiplied(other_->type) ||
+        !sums_as_right_in_f32(spec_, image_->type, other_->type))
       return false;
     const int found =
         channel_of(c, image_->access, e_.gradient ? &other_->access : nullptr, other_->access);
