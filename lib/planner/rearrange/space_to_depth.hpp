@@ -30,7 +30,8 @@ std::vector<KernelSpec> space_to_depth(const KernelSpec& contraction, int way,
 
 // The same of forward convolutions whose filters, and of data gradients whose channels, are more
 // than those above but fill no multiplication: blocks of results are columns, along all dims or
-// along the innermost alone. And of forward convolutions of as few filters.
+// along the innermost alone. And of forward convolutions of as few filters, and data gradients of
+// volumes of as few channels.
 inline constexpr int kBlocksOfResultsWays = 7;
 std::vector<KernelSpec> blocks_of_results(const KernelSpec& contraction, int way,
                                           Temporaries& temporaries);
