@@ -26,10 +26,20 @@ SINTER_MATH1(tan)
 SINTER_MATH1(erf)
 SINTER_MATH1(tanh)
 SINTER_MATH2(pow)
-SINTER_MATH2(fmod)
 SINTER_MATH2(atan2)
 #undef SINTER_MATH1
 #undef SINTER_MATH2
+
+// The library's loops over the digits of the quotient. One of up to 2^20 is taken from a product
+// with the reciprocal that is a little too large: it is the quotient or one more, and what is left
+// of x is exact either way, as it is no further from 0 than the divisor.
+SINTER_DEVICE float fmod(float a, float b) {
+  const float x = ::fabsf(a), y = ::fabsf(b);
+  if (!(x < 0x1p20f * y && y >= 0x1p-126f && y < 0x1p126f)) return ::fmodf(a, b);
+  const float quotient = ::truncf(x * (1 / y) * (1 + 0x1p-21f)), rest = ::fmaf(-quotient, y, x);
+  return ::copysignf(rest < 0 ? rest + y : rest, a);
+}
+SINTER_DEVICE double fmod(double a, double b) { return ::fmod(a, b); }
 
 SINTER_DEVICE float abs(float x) { return ::fabsf(x); }
 SINTER_DEVICE double abs(double x) { return ::fabs(x); }
