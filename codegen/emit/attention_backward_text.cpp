@@ -7,6 +7,7 @@
 #include "emit/attention_text.hpp"
 #include "emit/element_text.hpp"
 #include "emit/engine_text.hpp"
+#include "emit/mask_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
 #include "plan/large_scores.hpp"
@@ -69,23 +70,30 @@ void print_key_gradient(TextWriter& out, const KernelSpec& spec, const KeyGradie
 
 // Which blocks a mask hides: Bounds with what attention_backward.cuh says of blocks.
 void print_blocks(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
-  const Body& mask = spec.attention_backward().block_mask;
+  const Body& mask = spec.attention_backward().mask;
   if (mask.statements.empty()) {
     out.line("struct Mask : Bounds, sinter::attention::AllBlocks {{}};");
     return;
   }
-  const auto at = static_cast<std::size_t>(mask.statements.front().gather);
-  const auto port = static_cast<std::size_t>(spec.gathers[at].ports.front());
   out.open("struct Mask : Bounds {{");
   out.line("static constexpr bool has_blocks = true;");
+  print_mask(out, {spec, names, mask, "Config", "Coord", A::m, A::n});
   out.open("struct Blocks {{");
   out.line("const Args& args;");
   out.line("const Config::Index entry, key;");
   out.open("SINTER_DEVICE bool sees(int head, int row) const {{");
   out.line("Coord c;");
   out.line("c.at[0] = entry, c.at[1] = head, c.at[2] = row, c.at[3] = key;");
-  out.line("return sinter::block_mask<Config::{}, int>(args.{}, c) != 0;", names.gather[at],
-           names.port[port]);
+  if (is_block_mask(mask)) {
+    out.line("return Mask::sees(args, c);");
+  } else {
+    out.line("const auto rows = sinter::Span::of(row, Config::tile_q, Config::Extent::at({})),",
+             int{A::m});
+    out.line(
+        "           keys = sinter::Span::of(c.at[{0}], Config::tile_k, Config::Extent::at({0}));",
+        int{A::n});
+    out.line("return seen(args, c, rows, keys).some;");
+  }
   out.close("}");
   out.close("};");
   out.open("SINTER_DEVICE static Blocks blocks(const Args& args, const Coord& c, int key) {{");

@@ -8,6 +8,7 @@
 #include "emit/contraction_text.hpp"
 #include "emit/element_text.hpp"
 #include "emit/fragment_text.hpp"
+#include "emit/mask_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
 #include "plan/liveness.hpp"
@@ -264,8 +265,8 @@ void print_attention_products(TextWriter& out, const AttentionConfig& e,
 // `First`: what of the scores' product is known when the kernel is compiled.
 void print_scores_config(TextWriter& out, const AttentionConfig& e, const KernelNames& names) {
   const BodyText score(e.scores, names, e.scores.body, nullptr),
-      weight(e.scores, names, e.weight, nullptr);
-  print_product_config(out, e.scores, e.wide_index, names, {&score, &weight});
+      weight(e.scores, names, e.weight, nullptr), mask(e.scores, names, e.mask, nullptr);
+  print_product_config(out, e.scores, e.wide_index, names, {&score, &weight, &mask});
 }
 
 // Operands, bounds, score, weight and what a row reads and writes.
@@ -281,8 +282,15 @@ void print_attention(TextWriter& out, const KernelSpec& outputs, const Attention
   print_bounds(out, a.band, a.sequences, a.length_q, a.length_kv, e.scores, names, "First",
                {e.scores.extent[AttentionSpec::query], e.scores.extent[AttentionSpec::query + 1],
                 e.scores.extent[AttentionSpec::member] > 1});
+  const bool masks = !e.mask.statements.empty();
+  if (masks) {
+    out.open("struct Mask : Bounds {{");
+    print_mask(out, {e.scores, names, e.mask, "First", kScores, AttentionSpec::query,
+                     e.scores.contraction().first_n()});
+    out.close("};");
+  }
   if (a.tiles_taken >= 0) {
-    out.open("struct CountedTiles : Bounds {{");
+    out.open("struct CountedTiles : {} {{", masks ? "Mask" : "Bounds");
     out.line("static constexpr bool counts_tiles = true;");
     out.line("SINTER_DEVICE static int* tiles_taken(const Args& args) {{ return args.{}; }}",
              names.port[static_cast<std::size_t>(a.tiles_taken)]);
@@ -392,13 +400,18 @@ class AttentionText : public ContractionText {
                     : "forward",
         e_.attention.tiles_taken >= 0 ? "CountedTiles"
         : e_.attention.parts >= 0     ? "SharedKeys"
+        : !e_.mask.statements.empty() ? "Mask"
                                       : "Bounds");
   }
   std::string_view cluster() const override {
     return e_.key_blocks > 1 ? " SINTER_CLUSTER(Config::key_blocks)" : "";
   }
   bool exchanges_registers() const override { return true; }
-  Facts facts() const override { return {estimated()}; }
+  Facts facts() const override {
+    Facts facts = {estimated()};
+    if (e_.visited_percent > 0) facts.push_back({"visited_percent", e_.visited_percent});
+    return facts;
+  }
 
  protected:
   std::string_view sum() const override { return "float"; }

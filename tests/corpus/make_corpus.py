@@ -27,6 +27,7 @@ import corpus_groups  # noqa: F401
 import corpus_heads  # noqa: F401
 import corpus_joined  # noqa: F401
 import corpus_lines  # noqa: F401
+import corpus_masks  # noqa: F401
 import corpus_narrow  # noqa: F401
 import corpus_networks  # noqa: F401
 import corpus_packed  # noqa: F401

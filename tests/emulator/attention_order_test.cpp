@@ -1,5 +1,7 @@
 // Thread blocks that depend on the order in which they start: those that add to dQ in one order,
-// and those that take tiles of packed sequences by a counter.
+// and those that take tiles of packed sequences by a counter; and tiles that masks hide.
+#include <limits>
+
 #include "compile/make_plan.hpp"
 #include "emulator/emulator.hpp"
 #include "sinter/operations.hpp"
@@ -98,6 +100,34 @@ TEST_CASE("tiles of packed sequences are taken by a counter") {
     INFO("without " << text);
     CHECK(run(*g, {queue, text, ""}) != "");
   }
+}
+
+TEST_CASE("tiles that a mask hides are visited neither by producers nor by consumers") {
+  const char* const walk = "sinter/device/family/attention_key_walk.cuh";
+  const auto graph = [](bool blocks) {
+    auto g = Shared<Graph>::make(GraphOptions{.name = "masked", .io = bf16, .intermediate = f32});
+    const auto tensor = [&](const char* name, std::int64_t rows) {
+      return g->tensor({.name = name, .dim = {1, 2, rows, 64}});
+    };
+    const Tensor q = tensor("q", 200), k = tensor("k", 700), v = tensor("v", 700);
+    SdpaInputs in;
+    if (blocks) {
+      in.block_mask = g->tensor({.name = "blocks", .dim = {1, 2, 2, 1}, .data_type = u8});
+    } else {
+      const Tensor of_row = g->tensor({.name = "of_row", .dim = {1, 1, 200, 1}}),
+                   of_column = g->tensor({.name = "of_column", .dim = {1, 1, 1, 700}});
+      const Tensor row = gen_index(of_row, 2), column = gen_index(of_column, 3);
+      in.bias = select(logical_or(column < 150.0, column <= row), g->scalar(0, f32),
+                       g->scalar(-std::numeric_limits<double>::infinity(), f32));
+    }
+    g->output(sdpa(q, k, v, {.attn_scale = 0.125}, in).o, "o");
+    return g;
+  };
+  auto blocks = graph(true), indices = graph(false);
+  CHECK(run(*blocks) == "");
+  CHECK(run(*indices) == "");
+  CHECK(run(*blocks, {walk, "seen_ = __ballot_sync(~0u, tile.some);", "seen_ = ~0u;"}) != "");
+  CHECK(run(*indices, {walk, "all_ = __ballot_sync(~0u, own.all);", "all_ = ~0u;"}) != "");
 }
 
 }  // namespace

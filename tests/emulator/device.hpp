@@ -115,6 +115,7 @@ inline unsigned __ballot_sync(unsigned, bool mine) {
   });
 }
 inline int __popc(unsigned x) { return std::popcount(x); }
+inline int __clz(int x) { return std::countl_zero(static_cast<unsigned>(x)); }
 
 inline unsigned shared_address(const void* p) {
   return static_cast<unsigned>(static_cast<const char*>(p) - anchor);

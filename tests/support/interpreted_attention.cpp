@@ -107,9 +107,11 @@ class Attention : KernelStatements {
       at[A::n] = n;
       const double sum = dot(q_.row(at), k_.row(at), spec_.extent[A::d]);
       accumulator_[0] = sum;
-      weights.push_back(n < visible.first || n >= visible.end ? *a.band.hidden
-                        : a.score.statements.empty()          ? sum * a.scale
-                                                              : operand(a.score, at, v));
+      const bool hidden = !a.mask.statements.empty() && operand(a.mask, at, v) == 0;
+      weights.push_back(hidden                                  ? kNothing
+                        : n < visible.first || n >= visible.end ? *a.band.hidden
+                        : a.score.statements.empty()            ? sum * a.scale
+                                                                : operand(a.score, at, v));
       largest = math::maximum(largest, weights.back());
     }
     const bool nothing = largest == kNothing;
@@ -222,8 +224,7 @@ class Attention : KernelStatements {
             at[A::n] = n;
             const bool hidden = !row_seen && hides_pairs;
             if (hidden) put_bias(0);
-            if (hidden || (!a.block_mask.statements.empty() && operand(a.block_mask, at, v) == 0))
-              continue;
+            if (hidden || (!a.mask.statements.empty() && operand(a.mask, at, v) == 0)) continue;
             const double sum =
                 rounded(DataType::f32, dot(q.row(at), k.row(at), spec_.extent[A::d]) * a.scale);
             accumulator_[0] = sum;

@@ -36,9 +36,9 @@
 //                     prefetch(args), load(args, coordinates, row, k, to, barrier, blocks): boxes
 //                     of 64 elements of the head's dimension and tile_q queries, or all keys of the
 //                     tile
-//   struct Bounds     see attention_bounds.cuh; has_blocks: whether a mask hides blocks of 128
-//                     queries and keys; Blocks blocks(args, coordinates, key): those of a tile of
-//                     keys, with bool sees(head, row)
+//   struct Bounds     see attention_bounds.cuh and attention_mask.cuh; has_blocks: whether a mask
+//                     hides tiles; Blocks blocks(args, coordinates, key): those of a tile of keys,
+//                     with bool sees(head, row)
 //   struct Score      scale, of the sums; plain: true where a score is just that, and scale above
 //                     0; else, of a scaled sum, float element(args, coordinates, float sum), the
 //                     score, and float gradient(args, coordinates, float sum, float ds), its

@@ -1,6 +1,7 @@
 // The problem of attention backward in tiles of keys, and the tiles of queries that each meets.
 #pragma once
 #include "sinter/device/family/attention_bounds.cuh"
+#include "sinter/device/family/attention_mask.cuh"
 #include "sinter/device/family/attention_softmax.cuh"
 
 namespace sinter::attention {
@@ -234,8 +235,8 @@ struct QueryBand {
       return Of(args, c);
   }
   SINTER_DEVICE void count_seen() {
-    static_assert(!Bounds::has_blocks || (128 % S::tile_q == 0 && 128 % S::tile_k == 0),
-                  "a tile is within a block");
+    static_assert(Bounds::mask_block % S::tile_q == 0 && Bounds::mask_block % S::tile_k == 0,
+                  "a tile is within a block, if there are such");
     const int tiles = end - begin;
     for (int i = static_cast<int>(threadIdx.x) % 32; i < tiles * S::group; i += 32)
       seen += sees(head + i / tiles, begin + i % tiles);

@@ -110,7 +110,8 @@ class Consumer {
   // walks, the softmax is to know all keys of the rows.
   template <class Out, class Between>
   SINTER_DEVICE void multiply(Out& out, RowSoftmax& softmax, Coord c, const BandOf<S, Bounds>& band,
-                              const KeyTiles& tiles, int row, const Between& between) {
+                              const KeyTiles& tiles, int first_row, int row,
+                              const Between& between) {
     const WeightsOfRows<S, Bounds, Score, Weight, Args> weights_of(args_, c, band, row);
     const KeyTiles& own = weights_of.own;
     const bool whole = !sees_less;
@@ -118,9 +119,11 @@ class Consumer {
               end = whole || own.end > tiles.end ? tiles.end : own.end;
     softmax.start();
     out.clear();
+    Walk walk(args_, c, first_row, row, begin, end);
+    if (MasksTiles<Bounds> && !walk.more()) return;
     pipe_q_.wait(state_q_);
     if constexpr (S::walks_twice) {
-      look_at_keys(softmax, weights_of, begin, end, tiles);
+      look_at_keys(softmax, weights_of, c, first_row, row, begin, end, tiles);
       between();
       softmax.divide();
     }
@@ -136,12 +139,13 @@ class Consumer {
     const auto scale_sums = [&] {
       if (softmax.outgrown) sums.scale(softmax.worth);
     };
-    int n = end - 1 - number_;
-    auto beside = weights_of.fetch(n);
+    if constexpr (!MasksTiles<Bounds>) walk.skip(number_);
+    auto beside = weights_of.fetch(walk.n);
     const auto take_scores = [&] {
       release_k();
-      if (n - step < begin) release_q();
-      score_from_boxes(weights_of, s, n, beside);
+      if constexpr (!MasksTiles<Bounds>)
+        if (walk.last()) release_q();
+      score_from_boxes(weights_of, s, walk, beside);
     };
     pipe_k_.wait(state_k_);
     wgmma::fence();
@@ -152,8 +156,9 @@ class Consumer {
     // Weights of the scores; `later`: those of the tile before are being multiplied.
     const auto weigh = [&](auto later) {
       constexpr bool first = !is_same<decltype(later), Int<1>>;
-      if constexpr (!S::has_boxes) weights_of.template score<first || !cut_once>(s, n, beside);
-      weights_of.template weigh_scores<is_same<decltype(later), Int<0>>>(s, softmax, n);
+      if constexpr (!S::has_boxes)
+        weights_of.template score<first || !cut_once>(s, walk.n, beside, walk.all());
+      weights_of.template weigh_scores<is_same<decltype(later), Int<0>>>(s, softmax, walk.n);
       // Within the branch, the compiler would wait after each product.
       wgmma::wait<0>(sums.multiplied(), weights);
       if (later) {
@@ -161,18 +166,20 @@ class Consumer {
         if constexpr (!sums_apart) scale_sums();
       }
       weights = to_operand<typename S::WeightNumber>(s);
-      n -= step;
+      walk.next(args_, c);
+      if constexpr (MasksTiles<Bounds>)
+        if (!walk.more()) release_q();
     };
     // They are multiplied, beside the scores of the next tile.
     const auto multiply_both = [&] {
-      beside = weights_of.fetch(n);
+      beside = weights_of.fetch(walk.n);
       pipe_k_.wait(state_k_);
       turns_.wait();
       wgmma::fence();
       issue_scores();
       if constexpr (sums_apart) sums.add_tile(), scale_sums();
       pipe_v_.wait(state_v_);
-      clear_past_end(band, n + step);
+      clear_past_end(band, walk.before());
       issue_outputs(sums, weights);
       turns_.pass();
       wgmma::wait<1>();
@@ -182,19 +189,19 @@ class Consumer {
     if constexpr (!one_text<S, Score, Weight>) {
       weigh(Int<0>{});
 #pragma unroll 1
-      while (n >= begin) multiply_both(), weigh(Int<1>{});
+      while (walk.more()) multiply_both(), weigh(Int<1>{});
     } else {
       bool later = false;
 #pragma unroll 1
       for (;; later = true) {
         weigh(later);
-        if (n < begin) break;
+        if (!walk.more()) break;
         multiply_both();
       }
     }
     if constexpr (sums_apart) sums.add_tile(), scale_sums();
     pipe_v_.wait(state_v_);
-    clear_past_end(band, n + step);
+    clear_past_end(band, walk.before());
     issue_outputs(sums, weights);
     wgmma::wait<0>(sums.multiplied(), weights);
     release_v();
@@ -206,10 +213,11 @@ class Consumer {
 
  private:
   static constexpr int step = S::alternating;
+  using Walk = KeyWalk<S, Bounds, step, true>;
   // Whether what rows see ends at their diagonal alone, and extents are whole tiles of rows.
   static constexpr bool ends_at_diagonal = [] {
     if constexpr (!Bounds::has_right || Bounds::has_left || Bounds::padding || Bounds::packed ||
-                  Bounds::has_lengths || !is_known(S::keys, S::queries))
+                  Bounds::has_lengths || MasksTiles<Bounds> || !is_known(S::keys, S::queries))
       return false;
     else
       return S::queries % S::tile_q == 0;
@@ -223,8 +231,9 @@ class Consumer {
              (Bounds::right + (Bounds::bottom_right ? S::keys - S::queries : 0)) % S::tile_k == 0;
   }();
   // Whether a consumer's rows may see fewer tiles of keys than the others'. Those of f8, whose
-  // registers are all taken, pass over none.
+  // registers are all taken, pass over none; nor do those under a mask, of which few would.
   static constexpr bool sees_less = S::consumers > 1 && !S::transposes_values &&
+                                    !MasksTiles<Bounds> &&
                                     ((BandOf<S, Bounds>::bounded && !ends_together) ||
                                      !is_known(S::queries) || S::queries % S::tile_q != 0);
   // Whether rows see all of each tile of keys that they are given but the last one, which comes
@@ -242,8 +251,9 @@ class Consumer {
   // The walk before that which makes weights. Consumers take no turns: each one's softmax runs
   // beside the other's products, of which there are few.
   template <class WeightsOf>
-  SINTER_DEVICE void look_at_keys(RowSoftmax& softmax, const WeightsOf& weights_of, int begin,
-                                  int end, const KeyTiles& tiles) {
+  SINTER_DEVICE void look_at_keys(RowSoftmax& softmax, const WeightsOf& weights_of, const Coord& c,
+                                  int first_row, int row, int begin, int end,
+                                  const KeyTiles& tiles) {
     static_assert(S::alternating == 1 && S::headroom == 0);
     const auto pass_over_keys = [&](int count) {
 #pragma unroll 1
@@ -257,8 +267,8 @@ class Consumer {
     if (sees_less) pass_over_keys(tiles.end - end);
     typename Scores::Sums s;
 #pragma unroll 1
-    for (int n = end - 1; n >= begin; --n) {
-      const auto beside = weights_of.fetch(n);
+    for (Walk walk(args_, c, first_row, row, begin, end); walk.more(); walk.next(args_, c)) {
+      const auto beside = weights_of.fetch(walk.n);
       pipe_k_.wait(state_k_);
       wgmma::fence();
       issue_scores();
@@ -266,9 +276,9 @@ class Consumer {
       get_scores(s);
       release_k();
       if constexpr (S::has_boxes)
-        score_from_boxes(weights_of, s, n, beside);
+        score_from_boxes(weights_of, s, walk, beside);
       else
-        weights_of.score(s, n, beside);
+        weights_of.score(s, walk.n, beside, walk.all());
       weights_of.look_at_scores(s, softmax);
     }
     if (sees_less) pass_over_keys(begin - tiles.begin);
@@ -301,11 +311,11 @@ class Consumer {
     wgmma::commit();
   }
   template <class WeightsOf>
-  SINTER_DEVICE void score_from_boxes(const WeightsOf& weights_of, typename Scores::Sums& s, int n,
-                                      const typename WeightsOf::Beside& beside) {
+  SINTER_DEVICE void score_from_boxes(const WeightsOf& weights_of, typename Scores::Sums& s,
+                                      const Walk& walk, const typename WeightsOf::Beside& beside) {
     if constexpr (S::has_boxes) {
       pipe_b_.wait(state_b_);
-      weights_of.score(s, n, beside, boxes_ + state_b_.stage * S::Beside::bytes);
+      weights_of.score(s, walk.n, beside, walk.all(), boxes_ + state_b_.stage * S::Beside::bytes);
       release_boxes();
     }
   }
@@ -389,12 +399,13 @@ SINTER_DEVICE void run_forward(const Args& args) {
   }
   if (warpgroup == 0) {
     hopper::keep_registers<Config::producer_registers>();
-    if (threadIdx.x == 0) produce<Config, S, Q, K, V, Bounds>(args, memory.pointer, shared);
+    if (leads_producer<Bounds>(0))
+      produce<Config, S, Q, K, V, Bounds>(args, memory.pointer, shared);
     if constexpr (S::transposes_values)
       if (threadIdx.x >= 32)
         transpose_all_values<Config, S, Bounds>(args, memory.pointer, shared, threadIdx.x / 32 - 1);
     if constexpr (S::has_boxes && !S::transposes_values)
-      if (threadIdx.x >= 32 && threadIdx.x % 32 == 0)
+      if (threadIdx.x >= 32 && leads_producer<Bounds>(threadIdx.x / 32))
         produce_boxes<Config, S, Bounds>(args, memory.pointer, shared, threadIdx.x / 32 - 1);
     return;
   }
@@ -431,7 +442,7 @@ SINTER_DEVICE void run_forward(const Args& args) {
                                 softmax);
     };
     if (keys.begin < keys.end) {
-      consumer.multiply(out, softmax, c, band, keys, row, between);
+      consumer.multiply(out, softmax, c, band, keys, tile.row, row, between);
     } else {
       softmax.start();
       out.clear();

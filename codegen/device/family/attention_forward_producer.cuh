@@ -174,37 +174,43 @@ SINTER_DEVICE void for_tiles_of_rows(const Args& args, unsigned char* pointer, u
 
 // Of each tile, the last one first, the keys before the values of the one loaded before it;
 // `behind_first` keys what else is wanted. One text of each load, which compilers make a loop of.
-template <class S, class V, class Args, class LoadK, class BehindFirst>
+template <class S, class V, class Bounds, class Args, class LoadK, class BehindFirst>
 SINTER_DEVICE void load_keys_and_values(const Args& args, const typename S::F::Coord& c,
-                                        const KeyTiles& keys, int first_key, unsigned shared,
+                                        KeyWalk<S, Bounds> walk, int first_key, unsigned shared,
                                         typename S::Pipe::State& state_v, const LoadK& load_k,
                                         const BehindFirst& behind_first) {
   using Tile = typename S::LoadedV;
   const typename S::Pipe pipe_v{shared + S::pipe_loaded_v};
 #pragma unroll 1
-  for (int n = keys.end; n >= keys.begin; --n) {
-    if (n > keys.begin) load_k(n - 1);
-    if (n == keys.end) {
+  for (bool first = true, more = true; more; first = false) {
+    more = walk.more();
+    if (more) load_k(walk.n);
+    if (first) {
       behind_first();
-      continue;
+    } else {
+      pipe_v.acquire(state_v);
+      if (loads<Bounds>()) {
+        pipe_v.expect(state_v, Tile::bytes);
+        load_tile<V, Tile>(args, c, 0, first_key + walk.before() * S::tile_k,
+                           shared + S::loaded_v + state_v.stage * Tile::bytes,
+                           pipe_v.full(state_v));
+      }
+      state_v.advance();
     }
-    pipe_v.acquire(state_v);
-    pipe_v.expect(state_v, Tile::bytes);
-    load_tile<V, Tile>(args, c, 0, first_key + n * S::tile_k,
-                       shared + S::loaded_v + state_v.stage * Tile::bytes, pipe_v.full(state_v));
-    state_v.advance();
+    if (more) walk.next(args, c);
   }
 }
 
 // What the scores of a consumer, and of each `step` further on, read beside their sums of tile n.
-template <class S, class Band, class Args>
-SINTER_DEVICE void load_boxes(const Args& args, const typename S::F::Coord& c, const Band& band,
-                              int row, int n, unsigned shared, int consumer, int step,
-                              typename S::PipeB::State& state) {
+template <class S, class Bounds, class Args>
+SINTER_DEVICE void load_boxes(const Args& args, const typename S::F::Coord& c,
+                              const BandOf<S, Bounds>& band, int row, int n, unsigned shared,
+                              int consumer, int step, typename S::PipeB::State& state) {
 #pragma unroll 1
   for (; consumer < S::consumers; consumer += step) {
     const typename S::PipeB pipe{shared + S::pipe_boxes + consumer * S::PipeB::bytes};
     pipe.acquire(state);
+    if (!loads<Bounds>()) continue;
     pipe.expect(state, S::Beside::loaded);
     S::Beside::load(
         args, c, row + consumer * 64, band.first_column + n * S::tile_k,
@@ -227,12 +233,13 @@ SINTER_DEVICE void produce_boxes(const Args& args, unsigned char* pointer, unsig
 #pragma unroll 1
         for (int walk = 0; walk < (S::walks_twice ? 2 : 1); ++walk)
 #pragma unroll 1
-          for (int n = keys.end - 1; n >= keys.begin; --n)
-            load_boxes<S>(args, c, band, tile.row, n, shared, warp, kBoxWarps, state);
+          for (KeyWalk<S, Bounds> at(args, c, tile.row, 0, keys.begin, keys.end); at.more();
+               at.next(args, c))
+            load_boxes<S, Bounds>(args, c, band, tile.row, at.n, shared, warp, kBoxWarps, state);
       });
 }
 
-// One thread of the producer.
+// One thread of the producer, or its first warp.
 template <class Config, class S, class Q, class K, class V, class Bounds, class Args>
 SINTER_DEVICE void produce(const Args& args, unsigned char* pointer, unsigned shared) {
   const typename S::PipeQ pipe_q{shared + S::pipe_q};
@@ -244,32 +251,39 @@ SINTER_DEVICE void produce(const Args& args, unsigned char* pointer, unsigned sh
       args, pointer, shared,
       [&](const auto& c, const auto& band, const TileOfRows& tile, const KeyTiles& keys) {
         if (keys.begin == keys.end) return;
+        const KeyWalk<S, Bounds> walk(args, c, tile.row, 0, keys.begin, keys.end);
+        if (MasksTiles<Bounds> && !walk.more()) return;
         const auto load_k = [&](int n) {
           pipe_k.acquire(state_k);
-          pipe_k.expect(state_k, S::TileK::bytes);
-          load_tile<K, typename S::TileK>(args, c, band.first_column + n * S::tile_k, 0,
-                                          shared + S::k + state_k.stage * S::TileK::bytes,
-                                          pipe_k.full(state_k));
+          if (loads<Bounds>()) {
+            pipe_k.expect(state_k, S::TileK::bytes);
+            load_tile<K, typename S::TileK>(args, c, band.first_column + n * S::tile_k, 0,
+                                            shared + S::k + state_k.stage * S::TileK::bytes,
+                                            pipe_k.full(state_k));
+          }
           state_k.advance();
           // Other warps transpose values.
           if constexpr (S::has_boxes && S::transposes_values)
-            load_boxes<S>(args, c, band, tile.row, n, shared, 0, 1, state_b);
+            load_boxes<S, Bounds>(args, c, band, tile.row, n, shared, 0, 1, state_b);
         };
         // Q behind keys, whose stage consumers leave earlier than its place: so that keys are there
         // when they begin this tile of rows. (As FlashAttention-3 has it.)
-        load_keys_and_values<S, V>(args, c, keys, band.first_column, shared, state_v, load_k, [&] {
+        load_keys_and_values<S, V>(args, c, walk, band.first_column, shared, state_v, load_k, [&] {
           pipe_q.acquire(state_q);
-          pipe_q.expect(state_q, S::consumers * S::TileQ::bytes);
+          if (loads<Bounds>()) {
+            pipe_q.expect(state_q, S::consumers * S::TileQ::bytes);
 #pragma unroll 1
-          for (int consumer = 0; consumer < S::consumers; ++consumer)
-            load_tile<Q, typename S::TileQ>(args, c, tile.row + consumer * 64, 0,
-                                            shared + consumer * S::TileQ::bytes,
-                                            pipe_q.full(state_q));
+            for (int consumer = 0; consumer < S::consumers; ++consumer)
+              load_tile<Q, typename S::TileQ>(args, c, tile.row + consumer * 64, 0,
+                                              shared + consumer * S::TileQ::bytes,
+                                              pipe_q.full(state_q));
+          }
           state_q.advance();
           if constexpr (S::walks_twice) {
+            KeyWalk<S, Bounds> rest = walk;
 #pragma unroll 1
-            for (int n = keys.end - 2; n >= keys.begin; --n) load_k(n);
-            load_k(keys.end - 1);
+            for (rest.next(args, c); rest.more(); rest.next(args, c)) load_k(rest.n);
+            load_k(walk.n);
           }
         });
       });

@@ -1,7 +1,8 @@
 // The tiles of rows of a CTA, one after another: in steps of the grid; or, where packed sequences
-// make tiles unlike and leave numbers without a tile, the next one whenever it has become free
-// (CountsTiles). Then the producer takes a number from a counter in memory, looks for its tile, and
-// hands it to the consumers in shared memory, one tile ahead of them: nobody waits for the look.
+// make tiles unlike and leave numbers without a tile, or masks make them unlike, the next one
+// whenever it has become free (CountsTiles). Then the producer takes a number from a counter in
+// memory, looks for its tile, and hands it to the consumers in shared memory, one tile ahead of
+// them: nobody waits for the look.
 // (Shah et al., "FlashAttention-3", 2024, its dynamic tile scheduler.)
 //
 // A generated file's Bounds also have counts_tiles and int* tiles_taken(args), which is zero before
@@ -11,6 +12,7 @@
 #include "sinter/device/engine/pipeline.cuh"
 #include "sinter/device/family/attention_forward_cluster.cuh"
 #include "sinter/device/family/attention_forward_shares.cuh"
+#include "sinter/device/family/attention_key_walk.cuh"
 
 namespace sinter::attention {
 
@@ -66,7 +68,8 @@ struct TileQueue {
   static SINTER_DEVICE Pipe::State state(int round) { return {round & 1, round >> 1 & 1}; }
 };
 
-// By one thread of the producer, which loads each tile before it asks for the next one.
+// By one thread of the producer, which loads each tile before it asks for the next one; or, under a
+// mask, by a warp, of which one thread asks.
 template <class Config, class S, class Bounds>
 class HandsOutTiles : public NumberedTiles<Config, S> {
   TileQueue queue_;
@@ -80,27 +83,39 @@ class HandsOutTiles : public NumberedTiles<Config, S> {
   template <class Args>
   SINTER_DEVICE int next(const Args& args, int round) {
     round_ = round;
-    int* const counter = Bounds::tiles_taken(args);
-    int number = taken_ < 0 ? hardware::take_number(counter) : taken_;
+    int number = taken_ < 0 ? take(args) : taken_;
     queue_.pipe().acquire(queue_.state(round));
     auto& slot = queue_.template slot<S, Bounds>(round);
+    if constexpr (PacksSequences<Bounds>)
 #pragma unroll 1
-    for (; number < S::items; number = hardware::take_number(counter)) {
-      TileOfRows tile = tile_of_rows<Config, S>(number);
-      slot.band = band_of<S, Bounds>(args, {}, tile);
-      slot.row = tile.row;
-      if (slot.row < slot.band.rows) break;
+      for (; number < S::items; number = take(args)) {
+        TileOfRows tile = tile_of_rows<Config, S>(number);
+        slot.band = band_of<S, Bounds>(args, {}, tile);
+        slot.row = tile.row;
+        if (slot.row < slot.band.rows) break;
+      }
+    if (loads<Bounds>()) {
+      slot.number = number;
+      hopper::arrive(queue_.pipe().full(queue_.state(round)));
     }
-    slot.number = number;
-    hopper::arrive(queue_.pipe().full(queue_.state(round)));
-    if (number < S::items) taken_ = hardware::take_number(counter);  // comes during the loads
+    if (number < S::items) taken_ = take(args);  // comes during the loads
     return number;
   }
   template <class Args>
-  SINTER_DEVICE BandOf<S, Bounds> band(const Args&, const typename S::F::Coord&, TileOfRows& tile) {
+  SINTER_DEVICE BandOf<S, Bounds> band(const Args& args, const typename S::F::Coord& c,
+                                       TileOfRows& tile) {
+    if constexpr (MasksTiles<Bounds>) return BandOf<S, Bounds>(args, c);
     const auto& slot = queue_.template slot<S, Bounds>(round_);
     tile.row = slot.row;
     return slot.band;
+  }
+
+ private:
+  template <class Args>
+  static SINTER_DEVICE int take(const Args& args) {
+    int* const counter = Bounds::tiles_taken(args);
+    if constexpr (!MasksTiles<Bounds>) return hardware::take_number(counter);
+    return __shfl_sync(~0u, loads<Bounds>() ? hardware::take_number(counter) : 0, 0);
   }
 };
 
@@ -126,7 +141,9 @@ class TakesTiles : public NumberedTiles<Config, S> {
     return slot_.number;
   }
   template <class Args>
-  SINTER_DEVICE BandOf<S, Bounds> band(const Args&, const typename S::F::Coord&, TileOfRows& tile) {
+  SINTER_DEVICE BandOf<S, Bounds> band(const Args& args, const typename S::F::Coord& c,
+                                       TileOfRows& tile) {
+    if constexpr (MasksTiles<Bounds>) return BandOf<S, Bounds>(args, c);
     tile.row = slot_.row;
     return slot_.band;
   }

@@ -2,6 +2,7 @@
 #pragma once
 #include "sinter/device/family/attention_drawn.cuh"
 #include "sinter/device/family/attention_forward_tiles.cuh"
+#include "sinter/device/family/attention_key_walk.cuh"
 #include "sinter/device/family/attention_neighbours.cuh"
 #include "sinter/device/family/attention_softmax.cuh"
 
@@ -97,7 +98,7 @@ struct WeightsOfRows {
 
   // Of tile n of the keys, in a walk before that which makes weights: what the softmax has to know.
   SINTER_DEVICE void look(Sums& s, RowSoftmax& softmax, int n) const {
-    score(s, n, fetch(n));
+    score(s, n, fetch(n), true);
     look_at_scores(s, softmax);
   }
   SINTER_DEVICE void look_at_scores(Sums& s, RowSoftmax& softmax) const {
@@ -105,7 +106,7 @@ struct WeightsOfRows {
   }
   // Weights of tile n of the keys in place of the sums.
   SINTER_DEVICE void weigh(Sums& s, RowSoftmax& softmax, int n) const {
-    score(s, n, fetch(n));
+    score(s, n, fetch(n), true);
     weigh_scores(s, softmax, n);
   }
   template <bool first = false>
@@ -130,9 +131,9 @@ struct WeightsOfRows {
   }
 
   // Scores in place of the sums, masked. `boxes`: in the stage of the tile's keys; `cut`: there may
-  // be columns of it that some rows do not see.
+  // be columns of it that some rows do not see. `all`: whether the mask hides no pair of it.
   template <bool cut = true>
-  SINTER_DEVICE void score(Sums& s, int n, Beside beside, unsigned boxes = 0) const {
+  SINTER_DEVICE void score(Sums& s, int n, Beside beside, bool all, unsigned boxes = 0) const {
     const int column = first_key(n);
     if constexpr (ScalesHeads<Score>) {
       if (!worth.of_softmax()) s.each([&](int, float& x) { x *= worth.of_head; });
@@ -149,6 +150,8 @@ struct WeightsOfRows {
         x = Score::element(args, at, score_of_head, x);
       });
     }
+    if constexpr (masks_pairs<S, Bounds>())
+      if (!all) hide(s, column);
     constexpr bool ragged = !is_known(S::keys) || S::keys % S::tile_k != 0;
     if (cut && (BandOf<S, Bounds>::bounded || ragged))
       if (n < own.full_begin || n >= own.full_end) mask(s, column);
@@ -174,6 +177,23 @@ struct WeightsOfRows {
   template <class F>
   SINTER_DEVICE void each_place(Sums& s, int column, const F& f) const {
     s.each([&](int i, float& x) { f(place_of(column, i), x); });
+  }
+  // What the mask hides. Of a condition that divides, whose text for each register would be longer
+  // than all else, a loop finds it first, as a bit a pair. (On an H200, h16 s8192 d128, us, in turn
+  // and by bits: a prefix 491 and 515, a window or the first keys 165 and 190; d64 345 and 390.)
+  SINTER_DEVICE void hide(Sums& s, int column) const {
+    static_assert(Sums::count <= 64);
+    if constexpr (!Bounds::mask_divides)
+      return each_place(s, column, [&](const Coord& at, float& x) {
+        if (!Bounds::sees(args, at)) x = minus_infinity();
+      });
+    unsigned long long seen = 0;
+#pragma unroll 8
+    for (int i = Sums::count - 1; i >= 0; --i)
+      seen = seen << 1 | static_cast<unsigned>(Bounds::sees(args, place_of(column, i)));
+    s.each([&](int i, float& x) {
+      if ((seen >> i & 1) == 0) x = minus_infinity();
+    });
   }
   SINTER_DEVICE void mask(Sums& s, int column) const {
     int first[2], end[2];

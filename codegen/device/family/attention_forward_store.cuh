@@ -43,6 +43,8 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
     const bool seen = n >= band.first(row) && n < band.end(row);
     if (!seen && !hidden) continue;
     S::F::set_n(c, n);
+    if constexpr (MasksTiles<Bounds>)
+      if (!Bounds::sees(args, c)) continue;
     float sum = 0;
 #pragma unroll 1
     for (int d = lane; d < S::depth; d += 32) {

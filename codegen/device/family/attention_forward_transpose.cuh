@@ -61,13 +61,14 @@ SINTER_DEVICE void transpose_all_values(const Args& args, unsigned char* pointer
       args, pointer, shared,
       [&](const auto& c, const auto& band, const TileOfRows& tile, const KeyTiles& keys) {
 #pragma unroll 1
-        for (int n = keys.end - 1; n >= keys.begin; --n) {
+        for (KeyWalk<S, Bounds> at(args, c, tile.row, 0, keys.begin, keys.end); at.more();
+             at.next(args, c)) {
           loaded.wait(state);
           transposed.acquire(state);
           transpose_values<S, Bounds::padding>(
               shared + S::loaded_v + state.stage * S::LoadedV::bytes,
               shared + S::v + state.stage * S::TileV::bytes, warp,
-              band.columns - band.first_column - n * S::tile_k);
+              band.columns - band.first_column - at.n * S::tile_k);
           transposed.commit(state);
           __syncwarp();
           loaded.release(state);

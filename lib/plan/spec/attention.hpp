@@ -52,6 +52,10 @@ struct AttentionSpec {
   // multiplied (dropout). Empty: itself.
   Body weight;
   AttentionBand band;
+  // Over (batch, m, n): whether a pair that the band shows is seen, 1 or 0: a bit of a block mask
+  // (a gather and its conversion), or a condition that has intervals (plan/condition_range.hpp).
+  // Empty: it is. Tiles of keys of which a tile of rows sees nothing are not visited.
+  Body mask;
   PackedSequences sequences;
   // The softmax is max, exp(x - max), sum, quotient as they stand: a row of -inf alone gives NaN,
   // not 0, and stats are the largest score where that is not finite, or NaN where the logarithm and
@@ -73,7 +77,8 @@ struct AttentionSpec {
   std::optional<double> sink_value = {};  // in place of a sink that is read
   bool has_sink() const { return sink >= 0 || sink_value; }
   // A port of one integer, which starts as zero: how many tiles of rows are taken. CTAs take one as
-  // they become free, where sequences make tiles unlike. -1: each takes them in steps of the grid.
+  // they become free, where sequences or a mask make tiles unlike. -1: each takes them in steps of
+  // the grid.
   int tiles_taken = -1;
   // Parts of the keys that are summed side by side. Then the body stores results and `stats`
   // logarithms of one part each, those of part i as if it were batch entry
@@ -87,7 +92,7 @@ struct AttentionSpec {
   int result_rank(int) const { return n; }
   template <class Self>
   static auto own_bodies(Self& s) {
-    return std::vector{&s.q.body, &s.k.body, &s.v.body, &s.score, &s.weight};
+    return std::vector{&s.q.body, &s.k.body, &s.v.body, &s.score, &s.weight, &s.mask};
   }
   std::vector<int*> own_ports() {
     return {&length_q,

@@ -40,9 +40,9 @@ struct AttentionBackwardSpec {
   // Over (batch, m, n), what is rounded where gradients are written out: the sum over e of d_o v,
   // and p (dp - delta), each from accumulator 0. Empty: itself.
   Body rounded_dp, rounded_ds;
-  // Over (batch, m, n), the bit of a block mask (a gather and its conversion): whether the pair of
-  // query and key is seen if the band shows it. Empty: it is.
-  Body block_mask;
+  // As AttentionSpec's: a block mask's bit, which tells all of a tile; or a condition on indices
+  // that is part of the score, too, and tells which tiles hold no pair that is seen.
+  Body mask;
   // Ports. Read: as AttentionSpec's; one a row, stats the logarithm of the sum of exp(score), delta
   // the sum over e of d_o times the result (-1: 0, or dv alone is wanted). Written: dq's sums, -1
   // until it is split; dk, dv and dbias, -1 where not wanted.
@@ -72,9 +72,8 @@ struct AttentionBackwardSpec {
   int result_rank(int rank) const { return rank; }
   template <class Self>
   static auto own_bodies(Self& s) {
-    return std::vector{&s.q.body,     &s.k.body,   &s.v.body,    &s.d_o.body,
-                       &s.score,      &s.gradient, &s.weight,    &s.rounded_dp,
-                       &s.rounded_ds, &s.dq,       &s.block_mask};
+    return std::vector{&s.q.body, &s.k.body,     &s.v.body,     &s.d_o.body, &s.score, &s.gradient,
+                       &s.weight, &s.rounded_dp, &s.rounded_ds, &s.dq,       &s.mask};
   }
   std::vector<int*> own_ports() {
     return {&length_q,

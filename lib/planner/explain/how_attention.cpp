@@ -12,7 +12,7 @@ std::string how_attention(KernelConstants& get, const PlanKernel&, std::string_v
   return fmt::format(
       "tiles of {} rows and {} keys on tensor cores{}, {} stages of keys and values in shared "
       "memory{}: "
-      "scores and weights stay in registers, fully masked tiles are skipped, {} heads run side "
+      "scores and weights stay in registers, fully masked tiles are skipped{}, {} heads run side "
       "by side; {}",
       get("tile_q"), get("tile_k"),
       by_warps ? fmt::format(", {} rows a warp", 32 * get("tile_q") * key_warps / get("threads"))
@@ -27,6 +27,7 @@ std::string how_attention(KernelConstants& get, const PlanKernel&, std::string_v
           ? ", one pass over the keys for the sums by which weights are divided before they are "
             "rounded, and one that multiplies them"
           : "",
+      get.some("visited_percent") ? fmt::format(" ({} % are visited)", get("visited_percent")) : "",
       get("heads_together"), estimated(get, gpu));
 }
 

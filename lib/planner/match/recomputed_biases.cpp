@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "planner/match/index_mask.hpp"
 #include "sinter/ops/shapes_sdpa.hpp"
 
 namespace sinter {
@@ -20,6 +21,7 @@ constexpr double kKernel = 4e6;          // picoseconds of the kernel that write
 constexpr double kMostOperations = 24;   // that registers and compilers bear
 constexpr int kMostBoxes = 2;            // loads_beside()
 constexpr std::int64_t kLineBytes = 16;  // what boxes begin at
+constexpr std::int64_t kFewRows = 64, kFewKeys = 128;  // visits_seen_tiles()
 
 // In additions' time.
 double operations(M mode) {
@@ -143,6 +145,13 @@ class Biases {
         made += operations(std::get<PointwiseAttributes>(state_.node(n).attributes).mode);
     }
     for (TensorId t : parts.read) read += static_cast<double>(state_.bytes(t));
+    // Kernels that look at whole tiles for it compute it for few pairs. (Gradients of s8192 by a
+    // remainder took 2,080 us, their compilation 5.5 s.)
+    if (is_index_mask(state_, bias) && std::ranges::all_of(regions, [&](const Region* r) {
+          return g_[r->inputs[0]].dim[2] > kFewRows && g_[r->inputs[1]].dim[2] > kFewKeys &&
+                 (r->op == OpKind::sdpa || made <= kMostOperations);
+        }))
+      return {parts.nodes.begin(), parts.nodes.end()};
     if (made > kMostOperations || read > bytes) return {};
     double again = 0, from_memory = kKernel + 2 * bytes / state_.device().memory_bandwidth * 1e6;
     for (const Region* r : regions) {

@@ -102,7 +102,7 @@ void prepare_bias_gradient(KernelSpec& spec, const DeviceModel& device,
     result.access.stride.push_back(port.access.stride[i]);
   }
   const bool shared = gradient.shared, leaves_out = a.band.left || a.band.right || a.band.padding ||
-                                                    !a.block_mask.statements.empty();
+                                                    !a.mask.statements.empty();
   if (gradient.of_rows && a.deterministic) {
     const KernelPort of_rows = port;
     const auto plan = plan_attention_backward(spec, device);
@@ -154,7 +154,7 @@ std::optional<KernelSpec> storing_dq(const KernelSpec& spec, std::span<const Ten
   const std::int64_t shift =
       band.bottom_right ? spec.extent[Backward::n] - spec.extent[Backward::m] : 0;
   if (!factor || band.left || band.padding || band.chunk || a.sequences.count > 0 ||
-      a.length_q >= 0 || a.length_kv >= 0 || !a.block_mask.statements.empty() ||
+      a.length_q >= 0 || a.length_kv >= 0 || !a.mask.statements.empty() ||
       (band.right && shift + *band.right < 0))
     return {};
   if (std::ranges::any_of(spec.ports, [&](const KernelPort& p) {
@@ -224,7 +224,7 @@ int choose_parts(const KernelSpec& spec, const DeviceModel& device) {
     const Access& access = spec.ports[static_cast<std::size_t>(port)].access;
     return access.windows.empty() && access.via.empty();
   };
-  if (!whole || !a.block_mask.statements.empty() || (a.dk < 0 && a.dv < 0) || !plain(a.dk) ||
+  if (!whole || !a.mask.statements.empty() || (a.dk < 0 && a.dv < 0) || !plain(a.dk) ||
       !plain(a.dv))
     return 1;
   const double floats = static_cast<double>(elements_of(spec, a.dk, Backward::d) +
@@ -370,8 +370,8 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const PlanCo
 bool expands_faster(const KernelSpec& spec, double microseconds) {
   using Backward = AttentionBackwardSpec;
   const Backward& a = spec.attention_backward();
-  if (a.q.type != DataType::f32 || !a.plain() || !a.block_mask.statements.empty() ||
-      !a.wants_dq() || a.dk < 0 || a.dv < 0)
+  if (a.q.type != DataType::f32 || !a.plain() || !a.mask.statements.empty() || !a.wants_dq() ||
+      a.dk < 0 || a.dv < 0)
     return false;
   const auto pairs = static_cast<double>(count(spec.extent, 0, Backward::batch) *
                                          spec.extent[Backward::m] * spec.extent[Backward::n]);

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <set>
 
+#include "planner/match/index_mask.hpp"
 #include "planner/spec/attention_spec.hpp"
 #include "planner/spec/body_builder.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/derivative.hpp"
-#include "planner/spec/index_mask.hpp"
+#include "schedule/attention/forward.hpp"
 #include "sinter/ops/shapes_sdpa.hpp"
 
 namespace sinter {
@@ -161,6 +162,8 @@ bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
   if (a.score < 0 || (a.delta < 0 && wants_ds(r))) return false;
   // A bias may hide keys by their place.
   if (AttentionBand band = a.band; !band.bounded() && input(r, kPorts.cu_q) < 0) {
+    AttentionBand others = band;
+    without_index_masks(state, a.score, others, &a.mask);
     const TensorId seen = without_index_masks(state, a.score, band);
     if (!band.chunk) a.score = seen, a.band = band;
   }
@@ -330,10 +333,18 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
     between(to.weight, attention.before_dropout, attention.weights);
   for (NodeId n : attention.nodes)
     if (state.node(n).op == OpKind::block_mask) {
-      builder(to.block_mask, {q[0], q[1], q[2], v[2]}, Backward::m, Backward::n)
+      builder(to.mask, {q[0], q[1], q[2], v[2]}, Backward::m, Backward::n)
           .value(state.node(n).outputs[0]);
       spec.gathers.back().indices = {0, Backward::head, Backward::m, Backward::n};
     }
+  if (to.mask.statements.empty() && attention.mask.condition >= 0 &&
+      computes(state, attention.nodes, attention.mask.condition)) {
+    put_mask(to.mask, builder(to.mask, {q[0], q[1], q[2], v[2]}, Backward::m, Backward::n),
+             attention.mask);
+    // Looking for tiles costs parts and orders of their walk.
+    constexpr double kMostVisited = 0.9;  // not measured
+    if (visited_share(spec) > kMostVisited) to.mask = {};
+  }
   Body none;
   const auto port = [&](TensorId t, int row, int column, const Dims& dim, bool written) {
     return t < 0 ? -1 : builder(none, dim, row, column).port(t, written);

@@ -6,6 +6,7 @@
 
 #include "plan/kernel_spec.hpp"
 #include "planner/match/fusion_state.hpp"
+#include "planner/match/index_mask.hpp"
 
 namespace sinter {
 
@@ -23,6 +24,7 @@ struct AttentionBackwardNodes {
   TensorId dp = kNoTensor, of_score = kNoTensor, of_sums = kNoTensor;
   TensorId dq_sums = kNoTensor;  // the product of which dQ is made; none where it is not wanted
   AttentionBand band;
+  IndexMask mask;  // which is part of the score, too
   // Of the region, without those of Delta; also those between them that have no kernel of their
   // own.
   std::vector<NodeId> nodes;

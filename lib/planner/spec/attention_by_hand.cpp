@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
+#include "planner/match/index_mask.hpp"
 #include "planner/match/pattern.hpp"
-#include "planner/spec/index_mask.hpp"
 
 namespace sinter {
 namespace {
@@ -258,8 +258,9 @@ class Search {
     a.nodes.push_back(a.second);
     add_masks(a, others);
     if (!add_sink(a)) return {};
-    a.score = without_index_masks(state_, score_, a.band);
-    if (!a.band.bounded()) {
+    a.score = score_;
+    take_index_masks(state_, a);
+    if (!a.band.bounded() && a.mask.condition < 0) {
       AttentionBand band = a.band;
       const TensorId x = without_number_mask(state_, a.score, band);
       if (band.hidden && may_hide_by_number(a, x)) a.score = x, a.band = band;
@@ -275,7 +276,8 @@ class Search {
     while (a.weight != a.probabilities && made_by(a.weight, M::identity) &&
            is_f32(input(a.weight, 0)))
       a.weight = input(a.weight, 0);
-    if (!is_body(a, a.sums, a.score) || !scales_weight(a, a.weight)) return {};
+    const TensorId whole_score = a.mask.condition >= 0 ? a.masked_score : a.score;
+    if (!is_body(a, a.sums, whole_score) || !scales_weight(a, a.weight)) return {};
     return is_attention(state_, a) ? std::optional(a) : std::nullopt;
   }
 

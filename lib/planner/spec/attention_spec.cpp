@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "planner/match/index_mask.hpp"
 #include "planner/spec/attention_by_hand.hpp"
 #include "planner/spec/body_builder.hpp"
 #include "planner/spec/body_copy.hpp"
-#include "planner/spec/index_mask.hpp"
 #include "schedule/attention/forward.hpp"
 #include "schedule/attention/forward_parts.hpp"
 #include "sinter/ops/shapes_sdpa.hpp"
@@ -52,9 +52,12 @@ bool find_tensors(const FusionState& state, const Region& region, AttentionNodes
   // What the bounds and the lengths mask is masked by the kernel itself.
   const NodeId select = state.producer(a.score);
   if (select >= 0 && contains(a.nodes, select) && state.region_of(select) == &region &&
-      has_mode(state.node(select), PointwiseMode::binary_select) &&
-      region.inputs[shapes::kSdpaPorts.block_mask] < 0)
+      has_mode(state.node(select), PointwiseMode::binary_select)) {
+    a.masked_score = a.score;
     a.score = state.node(select).inputs[0];
+    for (NodeId n : a.nodes)
+      if (state.node(n).op == OpKind::block_mask) a.mask.condition = state.node(n).outputs[0];
+  }
   return true;
 }
 
@@ -150,12 +153,45 @@ std::optional<AttentionNodes> attention_of_region(const FusionState& state, Node
   a.offsets_q = input(shapes::kSdpaPorts.cu_q);
   a.offsets_kv = input(shapes::kSdpaPorts.cu_kv);
   // A bias may hide keys by their place.
-  if (!a.band.bounded() && a.offsets_q < 0) a.score = without_index_masks(state, a.score, a.band);
+  if (!a.band.bounded() && a.offsets_q < 0) {
+    if (a.mask.condition < 0)
+      take_index_masks(state, a);
+    else
+      a.score = without_index_masks(state, a.score, a.band);
+  }
   a.band.padding = a.band.padding || a.offsets_q >= 0;
   return a;
 }
 
 }  // namespace
+
+bool computes(const FusionState& state, const std::vector<NodeId>& nodes, TensorId t) {
+  const NodeId p = t < 0 ? -1 : state.graph()[t].producer;
+  if (t < 0 || state.graph()[t].has_value) return true;
+  if (p < 0 || (!contains(nodes, p) && !state.recomputed(p))) return false;
+  const auto* const made = pointwise(state.node(p));
+  return (made && made->mode == PointwiseMode::gen_index) ||
+         std::ranges::all_of(state.operands(p),
+                             [&](TensorId x) { return computes(state, nodes, x); });
+}
+
+void put_mask(Body& to, BodyBuilder builder, const IndexMask& mask) {
+  const int seen = builder.value(mask.condition);
+  if (mask.wanted) return;
+  Statement no = statement(StatementKind::pointwise, DataType::f32, "seen");
+  no.mode = PointwiseMode::logical_not;
+  no.args = {seen};
+  to.statements.push_back(std::move(no));
+}
+
+void take_index_masks(const FusionState& state, AttentionNodes& a) {
+  AttentionBand band = a.band;
+  IndexMask mask;
+  const TensorId score = without_index_masks(state, a.score, band, &mask);
+  a.score = a.masked_score = without_index_masks(state, a.score, a.band);
+  if (mask.condition >= 0 && computes(state, a.nodes, mask.condition))
+    a.mask = mask, a.score = score, a.band = band;
+}
 
 bool in_memory(const FusionState& state, TensorId t) {
   return t < 0 || state.producer(t) < 0 || !state.recomputed(state.producer(t));
@@ -348,6 +384,7 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
   to.group = packed ? 1 : group;
   spec.extent = {
       result[0], packed ? shared : result[1], packed ? group : 1, q[2], result[3], scores[3], q[3]};
+  AttentionNodes masked = a;  // with the score that the kernel has
   to.band = a.band;
   to.written_out = a.written_out;
   to.adds_stats = a.adds_stats;
@@ -393,10 +430,17 @@ KernelSpec attention_spec(const FusionState& state, const AttentionNodes& a,
     const int value = builder.value(until);
     if (value + 1 < static_cast<int>(body.statements.size())) body.statements.resize(value + 1);
   };
-  if (const auto scale = plain_scale(state, a))
+  if (a.mask.condition >= 0 && visits_seen_tiles(spec, state.device())) {
+    put_mask(to.mask, {state, spec, to.mask, a.nodes, scores, coordinates(true, A::query, A::n)},
+             a.mask);
+    to.zero_dominates = true;
+  } else if (a.mask.condition >= 0) {
+    masked.score = a.masked_score;
+  }
+  if (const auto scale = plain_scale(state, masked))
     to.scale = *scale;
   else
-    between(to.score, a.sums, a.score);
+    between(to.score, a.sums, masked.score);
   if (a.weight != a.probabilities || a.rounds_weights) {
     between(to.weight, a.probabilities, a.weight);
     auto& made = to.weight.statements;

@@ -7,6 +7,8 @@
 
 #include "plan/kernel_spec.hpp"
 #include "planner/match/fusion_state.hpp"
+#include "planner/match/index_mask.hpp"
+#include "planner/spec/body_builder.hpp"
 #include "sinter/ops/shapes_sdpa.hpp"
 
 namespace sinter {
@@ -19,6 +21,10 @@ struct AttentionNodes {
   TensorId stats = kNoTensor;                       // where somebody needs it
   TensorId largest = kNoTensor, total = kNoTensor;  // in place of stats, where gradients need them
   AttentionBand band;                               // what it masks is not part of the score
+  // A mask that is part of `masked_score` alone, of blocks or of indices: kernels that look at
+  // whole tiles for it take `score`.
+  IndexMask mask;
+  TensorId masked_score = kNoTensor;
   TensorId length_q = kNoTensor, length_kv = kNoTensor, sink = kNoTensor;
   TensorId offsets_q = kNoTensor, offsets_kv = kNoTensor;  // of packed sequences
   bool written_out = false, adds_stats = false;            // as in AttentionSpec
@@ -33,6 +39,15 @@ struct AttentionNodes {
 
 // The kernel's nodes without an epilogue.
 std::vector<NodeId> nodes_of(const AttentionNodes& a);
+
+// Whether a kernel of these nodes computes all that a tensor is made of, so that it reads nothing.
+bool computes(const FusionState& state, const std::vector<NodeId>& nodes, TensorId t);
+
+// The body of a mask, whose tensor `builder` gives it.
+void put_mask(Body& to, BodyBuilder builder, const IndexMask& mask);
+
+// Takes masks by indices from the score: bounds, and one other.
+void take_index_masks(const FusionState& state, AttentionNodes& a);
 
 // Whether the node is pointwise, of this mode.
 bool has_mode(const Node& n, PointwiseMode mode);

@@ -18,7 +18,8 @@ using A = AttentionSpec;
 
 constexpr int kMostSplits = 128;
 
-constexpr int kEqualShares = 0;  // in place of a number of parts
+// In place of a number of parts.
+constexpr int kEqualShares = 0, kCountedTiles = -1;
 
 // Of CTAs that have equal shares of all keys; nothing where there is no such kernel.
 std::optional<AttentionPlan> plan_of_shares(const KernelSpec& spec, const DeviceModel& device) {
@@ -207,19 +208,24 @@ KernelSpec combined_stats(const KernelSpec& attention, const PartPorts& ports, s
   return std::move(c.spec_);
 }
 
-// Packed sequences make tiles unlike: CTAs take one as they become free, by a counter, where each
-// has so many that unequal shares cost more than a kernel of zeros. (h32, 16,384 tokens, causal, on
-// an H200, us in steps and counted: 200 sequences, d64 270 and 196, d128 341 and 238; 64 of 256 144
-// and 140, 190 and 168; 16, 250 and 233, 349 and 332; 8 of 2048 383 and 370, 582 and 544.)
-std::vector<KernelSpec> counted_tiles(KernelSpec spec, const DeviceModel& device,
-                                      Temporaries& temporaries) {
+// Packed sequences and masks make tiles unlike: CTAs take one as they become free, by a counter,
+// where each has so many that unequal shares cost more than a kernel of zeros. (h32, 16,384 tokens,
+// causal, on an H200, us in steps and counted: 200 sequences, d64 270 and 196, d128 341 and 238; 64
+// of 256 144 and 140, 190 and 168; 16, 250 and 233, 349 and 332; 8 of 2048 383 and 370, 582 and
+// 544.)
+bool counts_tiles(const KernelSpec& spec, const DeviceModel& device) {
   constexpr std::int64_t kRounds = 4;
   const auto plan = plan_attention(spec, device);
-  if (!plan || plan->engine.by_warps || plan->engine.wide) return {std::move(spec)};
+  if (!plan || plan->engine.by_warps || plan->engine.wide) return false;
+  // Several threads of the producer walk over tiles, and would each take a number.
+  if (!spec.attention().mask.statements.empty() &&
+      (bytes_of_boxes(plan->engine) > 0 || is_f8(plan->engine.v.map.type)))
+    return false;
   const std::int64_t rows = spec.extent[A::member] * spec.extent[A::query],
                      numbers = tiles_of(rows, plan->engine.tile_q, spec.attention().sequences);
-  if (count(spec.extent, 0, A::batch) * numbers < kRounds * plan->engine.grid)
-    return {std::move(spec)};
+  return count(spec.extent, 0, A::batch) * numbers >= kRounds * plan->engine.grid;
+}
+std::vector<KernelSpec> counted_tiles(KernelSpec spec, Temporaries& temporaries) {
   Access one;
   one.stride = {1};
   KernelPort counter = temporaries.add("tiles_taken", DataType::i32, {1}, one);
@@ -261,12 +267,18 @@ std::vector<KernelSpec> shared_keys(KernelSpec spec, const DeviceModel& device,
 std::vector<KernelSpec> split_keys(KernelSpec spec, const PlanContext& context,
                                    Temporaries& temporaries) {
   const DeviceModel& device = context.device;
-  if (spec.attention().sequences.count > 0)
-    return counted_tiles(std::move(spec), device, temporaries);
-  if (spec.attention().band.hidden) return {std::move(spec)};  // counted where rows are whole
-  const auto parts = static_cast<int>(context.decisions.decide(
-      Decisions::Kind::key_parts, spec.nodes.front(), [&] { return choose_splits(spec, device); }));
+  const A& a = spec.attention();
+  if (a.sequences.count > 0 && !counts_tiles(spec, device)) return {std::move(spec)};
+  if (a.sequences.count > 0) return counted_tiles(std::move(spec), temporaries);
+  if (a.band.hidden) return {std::move(spec)};  // counted where rows are whole
+  const auto parts = static_cast<int>(
+      context.decisions.decide(Decisions::Kind::key_parts, spec.nodes.front(), [&] {
+        return !a.mask.statements.empty() && counts_tiles(spec, device)
+                   ? kCountedTiles
+                   : choose_splits(spec, device);
+      }));
   if (parts == 1) return {std::move(spec)};
+  if (parts == kCountedTiles) return counted_tiles(std::move(spec), temporaries);
   if (parts == kEqualShares) return shared_keys(std::move(spec), device, temporaries);
   const int rank = spec.extent.size();
   const Dims rows = part_of(spec.extent, 0, A::e), results = part_of(spec.extent, 0, A::n);

@@ -73,7 +73,7 @@ constexpr int kToRecompute = 48;  // ToRecompute::bytes
 // As BackwardShape::shared_bytes and WideBackwardShape's.
 int shared_bytes(const AttentionBackwardConfig& e, const A& a, std::int64_t depth,
                  std::int64_t width) {
-  const bool blocks = !a.block_mask.statements.empty();
+  const bool blocks = !a.mask.statements.empty();
   const int of_q = up(depth, kLine), of_do = up(width, kLine),
             weights = 2 * 2 * e.tile_q * e.tile_k;  // dS twice, or weights and dS
   const int of_dq = e.wide ? kLine : e.tile_q == e.tile_k ? up(up(depth, 8), kSumsLine) : kRows;
@@ -90,7 +90,7 @@ int shared_bytes(const AttentionBackwardConfig& e, const A& a, std::int64_t dept
 // lie within its blocks of 128 keys.
 bool choose_tile(AttentionBackwardConfig& e, const A& a, std::int64_t depth, std::int64_t width,
                  const DeviceModel& device) {
-  const bool blocks = !a.block_mask.statements.empty();
+  const bool blocks = is_block_mask(a.mask);
   const auto fits = [&] {
     e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(e, a, depth, width));
     return static_cast<int>(e.shared_bytes) <= device.shared_per_cta;
@@ -178,7 +178,7 @@ void choose_windows(AttentionBackwardConfig& e, const KernelSpec& spec, const De
   const AttentionBand& band = a.band;
   if (e.consumers > 1 || a.dbias < 0 || a.group > 1 || a.parts > 1 || spec.extent[A::m] > kRows ||
       band.left || band.right || band.padding || a.length_q >= 0 || a.length_kv >= 0 ||
-      !a.block_mask.statements.empty())
+      !a.mask.statements.empty())
     return;
   const BiasGradient b = bias_gradient_of(spec);
   if (!b.by_query || !b.by_key || !b.shared ||
@@ -320,7 +320,8 @@ double pairs_of_an_sm(const KernelSpec& spec, const AttentionBackwardConfig& e, 
   const auto queries = static_cast<double>(length_of(spec.extent[A::m], a.sequences)),
              ctas = static_cast<double>(heads * tiles * a.parts),
              sms = static_cast<double>(device.sms);
-  const bool bounded = a.band.left || a.band.right;
+  const bool by_index = !a.mask.statements.empty() && !is_block_mask(a.mask),
+             bounded = a.band.left || a.band.right || by_index;
   const double seen = a.band.left && a.band.right
                           ? std::min(queries, static_cast<double>(*a.band.left + *a.band.right) +
                                                   e.tile_k + e.tile_q)
@@ -369,7 +370,7 @@ int blocks_of_round(const KernelSpec& spec, const AttentionBackwardConfig& e,
                     const DeviceModel& device) {
   const A& a = spec.attention_backward();
   if (e.by_warps || e.wide || !a.plain() || spec.extent[A::d] <= kLine || !a.band.right ||
-      a.band.left || a.parts > 1 || a.sequences.count > 0 || !a.block_mask.statements.empty() ||
+      a.band.left || a.parts > 1 || a.sequences.count > 0 || !a.mask.statements.empty() ||
       a.deterministic)
     return 0;
   // Q, dO and f32 sums of dQ.
@@ -389,7 +390,7 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   if (count(spec.extent, 0, spec.extent.size()) == 0) return {};
   if (spec.extent[A::m] >= 1 << 30 || spec.extent[A::n] >= 1 << 30) return {};
   if (!is_straight(spec, a.score, true) || !is_straight(spec, a.gradient, true) ||
-      !draws_or_loads(spec, a.weight) || !draws_or_loads(spec, a.block_mask))
+      !draws_or_loads(spec, a.weight) || !draws_or_loads(spec, a.mask, true))
     return {};
   if (a.dbias >= 0) {
     // Its element is the score's, of which there is one with a body where there is a bias.

@@ -33,8 +33,7 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
   // Narrow sums leave room for longer tiles; bodies of scores and masks of blocks take registers.
   // (b4 h16 s2048 on an H100, us, keys x queries: d64 128 x 64 882, 128 x 32 1,024, 64 x 64 1,324;
   // d128 128 x 16 2,070, 64 x 32 2,895, the expansion 2,204. Causal: 511, and 1,146 beside 2,217.)
-  const bool narrow = std::max(depth, width) <= 64,
-             plain = a.plain() && a.block_mask.statements.empty();
+  const bool narrow = std::max(depth, width) <= 64, plain = a.plain() && a.mask.statements.empty();
   e.tile_k = 128;
   const int bytes = info(a.q.type).bytes;
   e.tile_q = !narrow ? 16 : plain && bytes == 2 ? 64 : 32;

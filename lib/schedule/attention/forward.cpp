@@ -181,7 +181,7 @@ void choose_key_blocks(const KernelSpec& spec, double items, const DeviceModel& 
     return;
   const bool twice = rounds_divided(a.weight);
   if (!device.has_clusters || e.wide || (e.consumers > 1) != twice || a.splits > 1 ||
-      a.parts >= 0 || a.sequences.count > 0)
+      a.parts >= 0 || a.sequences.count > 0 || !a.mask.statements.empty())
     return;
   AttentionConfig best = e;
   best.microseconds = microseconds_by_warpgroups(spec, e, items, device);
@@ -328,40 +328,6 @@ std::int64_t length_of(std::int64_t tokens, const PackedSequences& sequences) {
   return sequences.count > 0 ? (tokens + sequences.count - 1) / sequences.count : tokens;
 }
 
-namespace {
-
-// The share of the scores that a band lets rows see.
-double seen_share(const AttentionBand& band, double rows, double keys) {
-  if (rows == 0 || keys == 0) return 0;
-  const double shift = band.bottom_right ? keys - rows : 0;
-  constexpr int kSamples = 64;
-  double seen = 0;
-  for (int i = 0; i < kSamples; ++i) {
-    const double at = (i + 0.5) / kSamples * rows + shift;
-    double end = band.right ? std::min(keys, at + static_cast<double>(*band.right) + 0.5) : keys,
-           first = band.left ? std::max(0.0, at - static_cast<double>(*band.left) + 0.5) : 0;
-    if (band.chunk) {
-      const auto size = static_cast<double>(*band.chunk), start = std::floor(at / size) * size;
-      first = std::max(first, start), end = std::min(end, start + size);
-    }
-    seen += std::max(0.0, end - first);
-  }
-  return seen / kSamples / keys;
-}
-
-}  // namespace
-
-double keys_of_a_row(const KernelSpec& spec) {
-  const auto of = [&](const auto& a, int query, int key) {
-    const auto rows = static_cast<double>(length_of(spec.extent[query], a.sequences)),
-               keys = static_cast<double>(length_of(spec.extent[key], a.sequences));
-    return keys * seen_share(a.band, rows, keys);
-  };
-  if (const auto* const a = spec.as_attention_backward())
-    return of(*a, AttentionBackwardSpec::m, AttentionBackwardSpec::n);
-  return of(spec.attention(), AttentionSpec::query, AttentionSpec::n);
-}
-
 std::array<int, 2> own_columns(std::int64_t width) {
   const int panels = up(width, kSwizzledLine) / kSwizzledLine, first = (panels + 1) / 2;
   return {first * kSwizzledLine, std::max(1, panels - first) * kSwizzledLine};
@@ -390,17 +356,23 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   std::erase_if(epilogue.statements,
                 [](const Statement& s) { return s.kind == StatementKind::column; });
   if (!is_straight(spec, epilogue, true) || !draws_or_loads(spec, a.score, true) ||
-      !draws_or_loads(spec, a.weight))
+      !draws_or_loads(spec, a.weight) || !draws_or_loads(spec, a.mask, true))
     return {};
 
   AttentionPlan plan{outputs_of(spec), {}};
   AttentionConfig& e = plan.engine;
   e.scores = scores_of(spec);
-  e.weight = without_index(spec, AttentionSpec::e).attention().weight;
+  const KernelSpec of_pairs = without_index(spec, AttentionSpec::e);
+  e.weight = of_pairs.attention().weight;
+  e.mask = of_pairs.attention().mask;
+  if (!a.mask.statements.empty() && !is_block_mask(a.mask))
+    e.visited_percent = static_cast<int>(std::lround(
+        100 * keys_of_a_row(spec) / static_cast<double>(spec.extent[AttentionSpec::n])));
   e.by_warps = runs_by_warps(spec, e.scores, plan.spec, device);
   e.wide = !e.by_warps && is_wide(spec);
   if (a.sequences.count == 0) e.loads_beside = loads_beside(e.scores, !e.by_warps && !e.wide);
   if ((a.sequences.count > 0 || a.parts >= 0) && (e.wide || e.by_warps)) return {};
+  if (a.parts >= 0 && !a.mask.statements.empty()) return {};  // tiles are no equal shares
   // The sums by which weights are divided are those of all keys, and of these alone.
   if (rounds_divided(a.weight) && (e.wide || a.splits > 1 || a.parts >= 0 || a.has_sink()))
     return {};
@@ -414,7 +386,7 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
     return {};
   e.attention = a;
   e.attention.q = e.attention.k = e.attention.v = {};
-  e.attention.score = e.attention.weight = {};
+  e.attention.score = e.attention.weight = e.attention.mask = {};
   e.wide_index = needs_wide_index(plan.spec) || needs_wide_index(e.scores);
   const ContractionSpec& of = plan.spec.contraction();
   e.n_fastest = !prefers(plan.spec, plan.spec.body, of.first_n(), of.first_n() - 1, is_store);
@@ -436,6 +408,7 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
       own.values_in_keys != decided.values_in_keys || own.n_fastest != decided.n_fastest ||
       own.attention.splits != decided.attention.splits ||
       (own.attention.parts >= 0) != (decided.attention.parts >= 0) ||
+      own.mask.statements.empty() != decided.mask.statements.empty() ||
       !std::equal(decided.loads_beside.begin(), decided.loads_beside.end(),
                   own.loads_beside.begin(), own.loads_beside.end(), loads_alike) ||
       own.part_rows != decided.part_rows || own.share_lanes != decided.share_lanes ||
@@ -448,7 +421,8 @@ std::optional<AttentionPlan> schedule_as(const AttentionConfig& decided, const K
       !holds(decided.packing, own.packing))
     return {};
   AttentionConfig e = decided;
-  e.scores = own.scores, e.weight = own.weight, e.attention = own.attention;
+  e.scores = own.scores, e.weight = own.weight, e.mask = own.mask, e.attention = own.attention;
+  e.visited_percent = own.visited_percent;
   e.q.take_tensor(own.q), e.k.take_tensor(own.k), e.v.take_tensor(own.v);
   if (e.result) e.result->take_tensor(*own.result);
   for (std::size_t i = 0; i < e.loads_beside.size(); ++i)

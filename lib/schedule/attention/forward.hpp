@@ -21,7 +21,8 @@ struct LoadBeside {
 
 struct AttentionConfig : Launch {
   KernelSpec scores;          // the first product: over (batch, m, n, d), its body is the score
-  Body weight;                // over the same domain
+  Body weight, mask;          // over the same domain
+  int visited_percent = 0;    // of all tiles of pairs, under a mask by indices; else 0
   BoxedOperand q, k, v;       // by warps: no boxes, but port, type and pages
   AttentionSpec attention;    // what is left of the family's own: band, ports, scale, group
   bool by_warps = false;      // attention_forward_mma.cuh; else by warpgroups
@@ -51,7 +52,7 @@ struct AttentionConfig : Launch {
 
   template <class Self>
   static auto own_bodies(Self& e) {
-    return std::vector{&e.scores.body, &e.weight};
+    return std::vector{&e.scores.body, &e.weight, &e.mask};
   }
 };
 
@@ -89,8 +90,19 @@ std::vector<ProductOperand AttentionSpec::*> not_loadable(const KernelSpec& spec
 // are compared in.
 bool draws_or_loads(const KernelSpec& spec, const Body& body, bool integers = false);
 
+// Whether a mask is looked at for whole tiles, of which those that hide all are not visited: by
+// warpgroups, of so many rows and keys that tiles matter. Else it is part of the score. `spec`:
+// with its extents, operand types, band and sequences.
+bool visits_seen_tiles(const KernelSpec& spec, const DeviceModel& device);
+// A mask has a bit a block of so many rows and keys.
+inline constexpr int kMaskBlock = 128;
+bool is_block_mask(const Body& mask);
+// Of a kernel of either direction, the share of the band's tiles of pairs that a mask by indices
+// lets it visit.
+double visited_share(const KernelSpec& spec);
+
 // Of a kernel of either direction, how many keys the band lets a row see on average, not counting
-// lengths.
+// lengths, and with a mask by indices those of the tiles that it visits.
 double keys_of_a_row(const KernelSpec& spec);
 
 // How many tiles there are of so many tokens: of packed sequences, which begin tiles of their own,

@@ -14,7 +14,7 @@ bool counts_shares(const KernelSpec& spec) {
   constexpr std::int64_t kMostTiles = 1 << 16;
   const AttentionSpec& a = spec.attention();
   return a.parts < 0 && a.sequences.count == 0 && a.length_kv < 0 && !a.band.left &&
-         !a.band.chunk &&
+         !a.band.chunk && a.mask.statements.empty() &&
          count(spec.extent, 0, AttentionSpec::batch) *
                  ((rows_of(spec) + kConsumerRows - 1) / kConsumerRows) <=
              kMostTiles;
@@ -68,7 +68,8 @@ struct Consumers {
   double time;  // of a row, beside the others'
   int blocks = 1;
 };
-constexpr Consumers kOne{1, 240, 24, 128, 1}, kTwo{2, 240, 24, 128, 1.24};
+constexpr Consumers kOne{1, 240, 24, 128, 1}, kTwo{2, 240, 24, 128, 1.24},
+    kTwoUnderMask{2, 224, 56, 128, 1.24};
 
 // Several CTAs on an SM, of one consumer, which share its registers.
 constexpr Consumers kTwoBlocks{1, 232, 24, 128, 1, 2}, kThreeBlocks{1, 136, 24, 128, 1, 3},
@@ -148,6 +149,9 @@ Consumers choose_consumers(const KernelSpec& spec, bool plain, bool boxes, bool 
                      heads = count(spec.extent, 0, A::batch),
                      wide = std::max(spec.extent[A::d], spec.extent[A::e]);
   if (rows <= kConsumerRows) return kOne;
+  // A tile of two lies within a block of a mask. What looks for tiles takes more registers of the
+  // producer.
+  if (!spec.attention().mask.statements.empty()) return kTwoUnderMask;
   if (wide > kWide || (wide > kNarrow && !plain) || !(plain || boxes))
     return transposes ? two_transposing : kTwo;
   // Fewer tiles than a quarter of the SMs are over before it matters.
@@ -314,6 +318,7 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
   for (e.tile_k = most_keys; e.tile_k >= each; e.tile_k -= each) {
     if (held(e.tile_k) + others > c.registers) continue;
     if (!has_whole_pages(e)) continue;
+    if (is_block_mask(a.mask) && kMaskBlock % e.tile_k != 0) continue;
     for (e.stages = most_stages; e.stages >= fewest_stages; --e.stages)
       for (e.box_stages = waits ? e.stages : fewest_stages;
            e.box_stages >= (waits     ? e.stages
@@ -321,7 +326,8 @@ bool choose_narrow_tile(AttentionConfig& e, const KernelSpec& spec, int depth, i
                                       : 1);
            --e.box_stages)
         if (fits()) {
-          if (std::max(depth, width) <= kFewElements) fit_tile_to_keys(e, spec, each);
+          if (std::max(depth, width) <= kFewElements && a.mask.statements.empty())
+            fit_tile_to_keys(e, spec, each);
           return true;
         }
   }

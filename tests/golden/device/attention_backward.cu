@@ -59,6 +59,7 @@ struct Bounds {
 };
 struct Mask : Bounds {
   static constexpr bool has_blocks = false;
+  static constexpr int mask_block = 128;
   struct Blocks {
     const Args& args;
     const int entry, key;

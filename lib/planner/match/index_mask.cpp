@@ -1,10 +1,11 @@
-#include "planner/spec/index_mask.hpp"
+#include "planner/match/index_mask.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "lower/expansion.hpp"
+#include "plan/condition_range.hpp"
 #include "plan/large_scores.hpp"
 
 namespace sinter {
@@ -150,6 +151,8 @@ bool compared(M mode, const Linear& x, const Linear& y, AttentionBand& band) {
   }
 }
 
+constexpr double kHidden = -std::numeric_limits<double>::infinity();
+
 bool is_value(const FusionState& state, TensorId t, double value) {
   return t >= 0 && state.graph()[t].has_value && state.graph()[t].value == value;
 }
@@ -158,15 +161,57 @@ bool is_value(const FusionState& state, TensorId t, double value) {
 // other value.
 template <class Hides>
 std::optional<TensorId> selected(const FusionState& state, TensorId t, const Hides& hides,
-                                 bool& whole, AttentionBand& band) {
+                                 bool& whole, AttentionBand& band, IndexMask& mask) {
   const auto* const a = pointwise(state, t);
   if (!a || a->mode != M::binary_select) return {};
   for (std::size_t side : {std::size_t{1}, std::size_t{0}})
     if (hides(input(state, t, side))) {
-      whole = narrow_band(state, input(state, t, 2), side == 1, band);
+      mask = {input(state, t, 2), side == 1};
+      whole = narrow_band(state, mask.condition, mask.wanted, band);
       return input(state, t, 1 - side);
     }
   return {};
+}
+
+// Whether a tensor is made of indices and constants, by formulas that intervals are known of.
+// `truth`: it is to be 0 or 1.
+bool has_range(const FusionState& state, TensorId t, bool truth) {
+  const Graph& g = state.graph();
+  if (t < 0 || (!exact(g.type(t)) && g.type(t) != DataType::boolean)) return false;
+  if (g[t].has_value) return !truth;
+  const auto* const a = pointwise(state, t);
+  if (!a) return false;
+  const DataType computed = g.arithmetic(state.node(state.producer(t)));
+  if (computed != DataType::f32 && computed != DataType::f64) return false;
+  const auto of = [&](std::size_t i, bool is_truth) {
+    return has_range(state, input(state, t, i), is_truth);
+  };
+  switch (a->mode) {
+    case M::gen_index:
+      return !truth && g.type(t) != DataType::boolean;
+    case M::identity:
+      return of(0, truth || g.type(t) == DataType::boolean);
+    case M::logical_not:
+      return of(0, true);
+    case M::logical_and:
+    case M::logical_or:
+      return of(0, true) && of(1, true);
+    case M::cmp_eq:
+    case M::cmp_neq:
+    case M::cmp_gt:
+    case M::cmp_ge:
+    case M::cmp_lt:
+    case M::cmp_le:
+      return of(0, false) && of(1, false);
+    case M::div:
+    case M::mod: {
+      const TensorDesc& by = g[input(state, t, 1)];
+      return !truth && by.has_value && !by.bound_value && by.value > 0 && of(0, false);
+    }
+    default:
+      return !truth && g.type(t) != DataType::boolean && range_rule(a->mode) && of(0, false) &&
+             (info(a->mode).arity < 2 || of(1, false));
+  }
 }
 
 }  // namespace
@@ -205,26 +250,38 @@ bool narrow_band(const FusionState& state, TensorId condition, bool wanted, Atte
   }
 }
 
-TensorId without_index_masks(const FusionState& state, TensorId score, AttentionBand& band) {
-  constexpr double kHidden = -std::numeric_limits<double>::infinity();
+bool is_index_mask(const FusionState& state, TensorId bias) {
+  bool whole = false;
+  AttentionBand band;
+  IndexMask mask;
+  const auto zero = selected(
+      state, bias, [&](TensorId t) { return is_value(state, t, kHidden); }, whole, band, mask);
+  return zero && is_value(state, *zero, 0) && has_range(state, mask.condition, true);
+}
+
+TensorId without_index_masks(const FusionState& state, TensorId score, AttentionBand& band,
+                             IndexMask* mask) {
   const auto hides = [&](TensorId t) { return is_value(state, t, kHidden); };
   const Graph& g = state.graph();
   const Dims dim = g[score].dim;
   TensorId at = score;
   for (bool all = true;;) {
-    bool whole = false;
-    std::optional<TensorId> next = selected(state, at, hides, whole, band);
+    bool whole = false, adds_zero = true;
+    IndexMask own;
+    std::optional<TensorId> next = selected(state, at, hides, whole, band, own);
     const auto* const a = pointwise(state, at);
     for (std::size_t side : {std::size_t{1}, std::size_t{0}}) {
       if (next || !a || a->mode != M::add) continue;
-      const TensorId mask = input(state, at, side);
-      const auto zero = selected(state, mask, hides, whole, band);
+      const auto zero = selected(state, input(state, at, side), hides, whole, band, own);
       if (!zero) continue;
-      whole = whole && is_value(state, *zero, 0);
+      adds_zero = is_value(state, *zero, 0);
       next = input(state, at, 1 - side);
     }
     if (!next || g[*next].dim != dim) return score;
-    all = all && whole;
+    const bool takes = all && !whole && adds_zero && mask && mask->condition < 0 &&
+                       has_range(state, own.condition, true);
+    if (takes) *mask = own;
+    all = all && (whole || takes) && adds_zero;
     at = *next;
     if (all) score = at;
   }
@@ -241,7 +298,8 @@ TensorId without_number_mask(const FusionState& state, TensorId score, Attention
     return std::isfinite(number);
   };
   bool whole = false;
-  const auto x = selected(state, score, hides, whole, narrowed);
+  IndexMask mask;
+  const auto x = selected(state, score, hides, whole, narrowed, mask);
   // No rounding of x or of the number is lost.
   if (!x || !whole || narrowed.chunk || g[*x].dim != dim || g.type(score) != DataType::f32 ||
       g.type(*x) != DataType::f32)

@@ -13,9 +13,22 @@ constexpr bool holds_zero(DataType condition) { return condition != DataType::f8
 // False where it says more than that; what the band then leaves is not all seen.
 bool narrow_band(const FusionState& state, TensorId condition, bool wanted, AttentionBand& band);
 
+// A condition on indices that is no interval of columns: pairs are seen where it is (or, with
+// `wanted` false, is not) true.
+struct IndexMask {
+  TensorId condition = kNoTensor;
+  bool wanted = true;
+};
+
 // Takes masks by indices from a score: select(condition, x, -inf), or x plus a mask of 0 and -inf.
-// Returns the score that `band`, which is narrowed by them, masks.
-TensorId without_index_masks(const FusionState& state, TensorId score, AttentionBand& band);
+// Returns the score that `band`, which is narrowed by them, masks, together with `mask`, where one
+// may be taken.
+TensorId without_index_masks(const FusionState& state, TensorId score, AttentionBand& band,
+                             IndexMask* mask = nullptr);
+
+// Whether a bias is 0 where a condition on indices is true and -infinity elsewhere, or the other
+// way round: such a mask is taken from scores.
+bool is_index_mask(const FusionState& state, TensorId bias);
 
 // The same of select(condition, x, a large negative number), which becomes `band.hidden`, where
 // each row sees some columns; `band` has no bounds yet. Else the score itself.

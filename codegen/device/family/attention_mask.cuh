@@ -1,0 +1,41 @@
+// Masks of blocks and of indices: what they say of whole blocks of pairs of query and key.
+//
+// A generated file's Bounds may also have (MasksTiles)
+//
+//   Seen seen(args, c, Span rows, Span keys)  which pairs of these see each other, if the bounds
+//                                             show them
+//   bool sees(args, c)                        whether the pair of c does
+//   int mask_block                            where a mask has a bit a block of so many rows and
+//                                             keys; else 0
+//   bool mask_divides                         whether a condition takes quotients or remainders
+#pragma once
+#include "sinter/device/core/range.cuh"
+
+namespace sinter::attention {
+
+struct Seen {
+  bool some, all;  // `some` where it may be; `all` where it is sure
+};
+// Of a condition that is 0 or 1.
+template <class T>
+SINTER_DEVICE Seen seen_of(const Range<T>& condition) {
+  return {condition.high != 0, condition.low != 0};
+}
+// Of a mask's blocks: sees(row, key).
+template <int block, class Sees>
+SINTER_DEVICE Seen seen_of_blocks(const Span& rows, const Span& keys, const Sees& sees) {
+  Seen s{false, true};
+  for (int m = rows.first / block; m * block < rows.end; ++m)
+    for (int n = keys.first / block; n * block < keys.end; ++n) {
+      const bool one = sees(m * block, n * block);
+      s.some |= one, s.all &= one;
+    }
+  return s;
+}
+
+template <class Bounds>
+concept MasksTiles = requires {
+  Bounds::mask_block;
+};
+
+}  // namespace sinter::attention

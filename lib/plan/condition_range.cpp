@@ -1,0 +1,144 @@
+#include "plan/condition_range.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace sinter {
+namespace {
+
+using M = PointwiseMode;
+using By = RangeRule::By;
+
+Interval corners(double a, double b, double c, double d) {
+  return {std::min({a, b, c, d}), std::max({a, b, c, d})};
+}
+
+// Of the modes that range_rule() knows.
+double apply(M mode, double x, double y) {
+  switch (mode) {
+    case M::identity:
+      return x;
+    case M::add:
+      return x + y;
+    case M::sub:
+      return x - y;
+    case M::mul:
+      return x * y;
+    case M::div:
+      return x / y;
+    case M::mod:
+      return std::fmod(x, y);
+    case M::neg:
+      return -x;
+    case M::floor:
+      return std::floor(x);
+    case M::ceil:
+      return std::ceil(x);
+    case M::min:
+      return std::min(x, y);
+    case M::max:
+      return std::max(x, y);
+    case M::logical_and:
+      return x != 0 && y != 0;
+    case M::logical_or:
+      return x != 0 || y != 0;
+    case M::logical_not:
+      return x == 0;
+    case M::cmp_lt:
+      return x < y;
+    case M::cmp_le:
+      return x <= y;
+    case M::cmp_gt:
+      return x > y;
+    default:
+      return x >= y;
+  }
+}
+
+Interval range(M mode, const Interval& x, const Interval& y) {
+  const RangeRule rule = *range_rule(mode);
+  const auto end = [&](bool high) {
+    return apply(mode, rule.grows[0] == high ? x.high : x.low,
+                 rule.grows[1] == high ? y.high : y.low);
+  };
+  const bool meet = x.low <= y.high && y.low <= x.high, one = x.low == x.high && y.low == y.high;
+  switch (rule.by) {
+    case By::ends:
+      return {end(false), end(true)};
+    case By::corners:
+      return corners(apply(mode, x.low, y.low), apply(mode, x.low, y.high),
+                     apply(mode, x.high, y.low), apply(mode, x.high, y.high));
+    case By::equal:
+      return {meet && one ? 1.0 : 0.0, meet ? 1.0 : 0.0};
+    case By::unequal:
+      return {meet ? 0.0 : 1.0, meet && one ? 0.0 : 1.0};
+    case By::remainder:
+      break;
+  }
+  const double by = y.low, first = std::floor(x.low / by) * by;
+  if (x.low >= 0 && x.high < first + by) return {x.low - first, x.high - first};
+  return {x.low < 0 ? -by : 0, by};
+}
+
+}  // namespace
+
+std::optional<RangeRule> range_rule(M mode) {
+  switch (mode) {
+    case M::identity:
+    case M::add:
+    case M::floor:
+    case M::ceil:
+    case M::min:
+    case M::max:
+    case M::logical_and:
+    case M::logical_or:
+      return RangeRule{By::ends};  // of operands that are 0 or 1
+    case M::sub:
+    case M::cmp_gt:
+    case M::cmp_ge:
+      return RangeRule{By::ends, {true, false}};
+    case M::cmp_lt:
+    case M::cmp_le:
+      return RangeRule{By::ends, {false, true}};
+    case M::neg:
+    case M::logical_not:
+      return RangeRule{By::ends, {false, true}};
+    case M::mul:
+    case M::div:
+      return RangeRule{By::corners};
+    case M::cmp_eq:
+      return RangeRule{By::equal};
+    case M::cmp_neq:
+      return RangeRule{By::unequal};
+    case M::mod:
+      return RangeRule{By::remainder};
+    default:
+      return {};
+  }
+}
+
+SeenPairs seen_pairs(const KernelSpec& spec, const Body& condition, int row, Interval rows, int key,
+                     Interval keys) {
+  std::vector<Interval> values;
+  for (const Statement& s : condition.statements) {
+    const auto of = [&](std::size_t i) {
+      return i < s.args.size() ? values[static_cast<std::size_t>(s.args[i])] : Interval{0, 0};
+    };
+    if (s.kind == StatementKind::index) {
+      values.push_back(s.dim == row   ? rows
+                       : s.dim == key ? keys
+                                      : Interval{0, static_cast<double>(spec.extent[s.dim] - 1)});
+    } else if (s.kind == StatementKind::scalar) {
+      const double value = spec.scalars[static_cast<std::size_t>(s.port)].value;
+      values.push_back({value, value});
+    } else if (s.kind == StatementKind::pointwise) {
+      values.push_back(range(s.mode, of(0), of(1)));
+    } else {
+      values.push_back(of(0));
+    }
+  }
+  return {values.back().high != 0, values.back().low != 0};
+}
+
+}  // namespace sinter

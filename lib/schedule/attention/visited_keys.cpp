@@ -1,0 +1,99 @@
+// Which keys rows see, and which tiles of them are visited, of attention in both directions.
+#include <algorithm>
+#include <cmath>
+
+#include "plan/condition_range.hpp"
+#include "schedule/attention/forward.hpp"
+#include "schedule/attention/forward_parts.hpp"
+#include "schedule/attention/forward_tile.hpp"
+
+namespace sinter {
+
+namespace {
+
+// The share of the scores that a band lets rows see.
+double seen_share(const AttentionBand& band, double rows, double keys) {
+  if (rows == 0 || keys == 0) return 0;
+  const double shift = band.bottom_right ? keys - rows : 0;
+  constexpr int kSamples = 64;
+  double seen = 0;
+  for (int i = 0; i < kSamples; ++i) {
+    const double at = (i + 0.5) / kSamples * rows + shift;
+    double end = band.right ? std::min(keys, at + static_cast<double>(*band.right) + 0.5) : keys,
+           first = band.left ? std::max(0.0, at - static_cast<double>(*band.left) + 0.5) : 0;
+    if (band.chunk) {
+      const auto size = static_cast<double>(*band.chunk), start = std::floor(at / size) * size;
+      first = std::max(first, start), end = std::min(end, start + size);
+    }
+    seen += std::max(0.0, end - first);
+  }
+  return seen / kSamples / keys;
+}
+
+}  // namespace
+
+bool is_block_mask(const Body& mask) {
+  return !mask.statements.empty() && mask.statements.front().kind == StatementKind::gather;
+}
+
+bool visits_seen_tiles(const KernelSpec& spec, const DeviceModel& device) {
+  constexpr std::int64_t kWidestOfTiles = 256;  // columns of one instruction
+  const AttentionSpec& a = spec.attention();
+  return has_warpgroups(device) && info(a.q.type).bytes == 2 &&
+         spec.extent[AttentionSpec::d] <= kWidestOfTiles &&
+         spec.extent[AttentionSpec::e] <= kWidestOfTiles && a.sequences.count == 0 &&
+         spec.extent[AttentionSpec::member] == 1 &&
+         spec.extent[AttentionSpec::query] > kConsumerRows &&
+         spec.extent[AttentionSpec::n] > kMaskBlock;
+}
+
+namespace {
+
+template <class A>
+double visited_share(const KernelSpec& spec, const A& a, const Body& mask, int query, int key) {
+  if (mask.statements.empty() || is_block_mask(mask)) return 1;
+  constexpr int kSamples = 16, kMostTiles = 64;
+  constexpr double kTile = kMaskBlock;
+  const auto rows = static_cast<double>(spec.extent[query]),
+             keys = static_cast<double>(spec.extent[key]);
+  const double shift = a.band.bottom_right ? keys - rows : 0, tiles = std::ceil(rows / kTile),
+               samples = std::min<double>(tiles, kSamples);
+  double all = 0, visited = 0;
+  for (int i = 0; i < samples; ++i) {
+    const double first = std::floor((i + 0.5) / samples * tiles) * kTile,
+                 last = std::min(rows, first + kTile) - 1,
+                 begin = a.band.left ? first + shift - static_cast<double>(*a.band.left) + 1 : 0,
+                 end = a.band.right ? last + shift + static_cast<double>(*a.band.right) + 1 : keys;
+    const double from = std::floor(std::max(begin, 0.0) / kTile) * kTile, to = std::min(end, keys),
+                 step = std::ceil(std::max(to - from, 1.0) / kTile / kMostTiles) * kTile;
+    for (double n = from; n < to; n += step) {
+      ++all;
+      visited +=
+          seen_pairs(spec, mask, query, {first, last}, key, {n, std::min(keys, n + kTile) - 1})
+              .some;
+    }
+  }
+  return all > 0 ? visited / all : 1;
+}
+
+}  // namespace
+
+double visited_share(const KernelSpec& spec) {
+  if (const auto* const b = spec.as_attention_backward())
+    return visited_share(spec, *b, b->mask, AttentionBackwardSpec::m, AttentionBackwardSpec::n);
+  const AttentionSpec& a = spec.attention();
+  return visited_share(spec, a, a.mask, AttentionSpec::query, AttentionSpec::n);
+}
+
+double keys_of_a_row(const KernelSpec& spec) {
+  const auto of = [&](const auto& a, int query, int key) {
+    const auto rows = static_cast<double>(length_of(spec.extent[query], a.sequences)),
+               keys = static_cast<double>(length_of(spec.extent[key], a.sequences));
+    return keys * seen_share(a.band, rows, keys) * visited_share(spec);
+  };
+  if (const auto* const a = spec.as_attention_backward())
+    return of(*a, AttentionBackwardSpec::m, AttentionBackwardSpec::n);
+  return of(spec.attention(), AttentionSpec::query, AttentionSpec::n);
+}
+
+}  // namespace sinter
