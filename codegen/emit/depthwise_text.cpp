@@ -157,6 +157,16 @@ class ChannelsGradientText : public DepthwiseText {
   }
 };
 
+class RunsGradientText : public DepthwiseText {
+ public:
+  RunsGradientText(const ScheduledKernel& kernel, const KernelNames& names)
+      : DepthwiseText(kernel, names, "_runs_gradient") {}
+
+  void print_instructions(TextWriter& out) const override {
+    out.line("SINTER_WGMMA_HELD({})", kernel_.as<RunsGradientConfig>()->filters);
+  }
+};
+
 // Whose results leave by TMA, and who reads by TMA what lies beside them.
 class BoxedResultsText : public DepthwiseText {
  public:
@@ -324,6 +334,14 @@ void add_constants(const KernelSpec& spec, const ChannelsGradientConfig& e, Conf
   add_channels(e.groups, c);
 }
 
+void add_constants(const KernelSpec& spec, const RunsGradientConfig& e, ConfigConstants& c) {
+  add_walk(spec, e, c);
+  add_tiles(e.tiles, c);
+  c.insert(c.end(),
+           {{"gradient_group", e.filters}, {"filters_together", e.filters_together, true}});
+  add_channels(e.groups, c);
+}
+
 EngineTextPtr engine_text(const DepthwiseWalkConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
   return std::make_unique<DepthwiseText>(kernel, names,
@@ -364,6 +382,10 @@ EngineTextPtr engine_text(const NarrowGroupsGradientConfig&, const ScheduledKern
 EngineTextPtr engine_text(const ChannelsGradientConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
   return std::make_unique<ChannelsGradientText>(kernel, names);
+}
+EngineTextPtr engine_text(const RunsGradientConfig&, const ScheduledKernel& kernel,
+                          const KernelNames& names) {
+  return std::make_unique<RunsGradientText>(kernel, names);
 }
 
 }  // namespace sinter

@@ -34,6 +34,7 @@ namespace sinter {
   ENGINE(NarrowGroupsConfig) \
   ENGINE(NarrowGroupsGradientConfig) \
   ENGINE(ChannelsGradientConfig) \
+  ENGINE(RunsGradientConfig) \
   ENGINE(ChainedConfig) \
   ENGINE(AttentionConfig) \
   ENGINE(AttentionBackwardConfig)

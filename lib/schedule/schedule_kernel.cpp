@@ -3,12 +3,12 @@
 namespace sinter {
 
 bool ScheduledKernel::multiplies_groups() const {
-  return as<NarrowGroupsConfig>() || as<NarrowGroupsGradientConfig>() ||
-         as<ChannelsGradientConfig>();
+  return as<NarrowGroupsConfig>() || as<NarrowGroupsGradientConfig>() || is_groups_gradient();
 }
 bool ScheduledKernel::is_groups_gradient() const {
   const auto* const groups = as<NarrowGroupsGradientConfig>();
-  return (groups && groups->groups.channels > 1) || as<ChannelsGradientConfig>();
+  return (groups && groups->groups.channels > 1) || as<ChannelsGradientConfig>() ||
+         as<RunsGradientConfig>();
 }
 
 KernelChoice ScheduledKernel::ranked_choice() const {

@@ -72,6 +72,31 @@ for stride in 1, 2:
                which="w", infinite=331)
     directions(f"narrow_channels_filter_parts_stride_{stride}", [5, 32, 256, 64], [32, 32, 3, 3], pre=[1, 1], stride=[stride, stride],
                which="w")
+# Those of few channels, whose runs begin anywhere: rows of several walks, panels of 8 to 64 filters and two of them, strides
+# that leave rows out; without padding taps and channels of a row are one index. With
+# SINTER_DEPTHWISE=mma, and the ones in parts without.
+for number, (x, w, attributes) in enumerate([
+        ([2, 3, 18, 24], [64, 3, 7, 7], dict(pre=[3, 3], stride=[2, 2])),
+        ([3, 3, 9, 16], [48, 3, 3, 3], dict(pre=[1, 1])),
+        ([1, 3, 5, 304], [16, 3, 3, 3], dict(pre=[1, 1], io="f16")),
+        ([2, 1, 11, 32], [32, 1, 5, 3], dict(pre=[2, 1])),
+        ([2, 1, 9, 40], [8, 1, 5, 5], dict(pre=[2, 2], stride=[2, 2])),
+        ([2, 2, 8, 20], [72, 2, 3, 5], dict(pre=[1, 2], stride=[2, 1])),
+        ([2, 4, 10, 14], [96, 4, 3, 3], dict(pre=[1, 1])),
+        ([2, 5, 6, 16], [16, 5, 3, 3], dict(pre=[1, 1])),
+        ([2, 3, 16, 16], [128, 3, 4, 4], dict(stride=[4, 4])),
+        ([1, 3, 32, 32], [64, 3, 3, 3], dict(pre=[1, 1], stride=[4, 4])),
+        ([2, 3, 28, 32], [48, 3, 6, 6], dict(pre=[2, 2], stride=[2, 2])),
+        ([1, 3, 35, 40], [64, 3, 11, 11], dict(pre=[2, 2], stride=[4, 4])),
+        ([2, 3, 9, 16], [16, 3, 3, 3], dict()),
+        ([2, 1, 9, 24], [16, 1, 3, 5], dict(io="f16")),
+        ([2, 3, 9, 16], [24, 3, 3, 4], dict(pre=[0, 2], post=[2, 1]))]):
+    directions(f"narrow_runs_filter_{number}", x, w, which="w", **attributes)
+for taps, stride in (3, 1), (7, 2):
+    directions(f"narrow_runs_filter_infinite_stride_{stride}", [2, 3, 18, 24], [32, 3, taps, taps], pre=[taps // 2] * 2,
+               stride=[stride, stride], which="w", infinite=331)
+    directions(f"narrow_runs_filter_parts_stride_{stride}", [5, 3, 256, 64], [64, 3, taps, taps], pre=[taps // 2] * 2,
+               stride=[stride, stride], which="w")
 # Volumes in groups, whose filters' lines are one dim of the map.
 directions("3d_2_groups", [1, 128, 3, 4, 5], [128, 64, 3, 3, 3], pre=[1, 1, 1], groups=2, which="fd")
 directions("3d_2_groups_stride_2", [2, 128, 4, 5, 6], [384, 64, 3, 3, 2], pre=[1, 1, 0], stride=[2, 2, 2], groups=2, which="fd")

@@ -123,6 +123,8 @@ std::vector<Case> cases() {
        convolution(Of::wgrad, {32, 128, 56, 128, 3, 1, 32})},
       {"contraction_depthwise_channels_gradient", hopper,
        convolution(Of::wgrad, {64, 32, 112, 32, 3})},
+      {"contraction_depthwise_runs_gradient", hopper,
+       convolution(Of::wgrad, {64, 3, 224, 64, 7, 2})},
   };
 }
 

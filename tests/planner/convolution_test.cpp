@@ -56,7 +56,7 @@ TEST_CASE("first layers multiply blocks of the image, their data gradients block
   Images f, d, g;
   f.output(conv_fprop(f.input("x", odd), f.input("w", w), padded(3, 2)), "y", of_odd);
   d.output(conv_dgrad(d.input("dy", y), d.input("w", w), x, padded(3, 2)), "dx", x);
-  g.output(conv_wgrad(g.input("dy", y), g.input("x", x), w, padded(3, 2)), "dw", w);
+  g.output(conv_wgrad(g.input("dy", of_odd), g.input("x", odd), w, padded(3, 2)), "dw", w);
   CHECK(engines(*f.g) == Engines{"pointwise", "pointwise", "wgmma"});
   CHECK(engines(*d.g) == Engines{"pointwise", "wgmma"});
   CHECK(engines(*g.g) == Engines{"pointwise", "wgmma", "rowwise"});

@@ -107,6 +107,26 @@ TEST_CASE("filters of up to 64 channels have their gradients by warpgroups that 
   CHECK(stages(64, 64, 1) == 0);  // more sums than registers
 }
 
+TEST_CASE("filters of few channels have their gradients by runs of taps, as pixels lie") {
+  const auto runs = [](std::int64_t channels, std::int64_t width, std::int64_t filters,
+                       std::int64_t taps, std::int64_t stride, bool last = true) {
+    Images i{.last = last};
+    const Dims x{64, channels, width, width}, w{filters, channels, taps, taps},
+        y{64, filters, width / stride, width / stride};
+    i.output(conv_wgrad(i.input("dy", y), i.input("x", x), w, padded(taps / 2, stride)), "dw", w);
+    const auto kernels = planned(*i.g).kernels;
+    const ScheduledKernel k = schedule_kernel(kernels.front(), device_model("sm_90a"), {});
+    const auto* const e = k.as<RunsGradientConfig>();
+    return e && kernels.size() >= 2 ? e->filters : 0;  // and what adds up the parts
+  };
+  CHECK(runs(3, 224, 64, 7, 2) == 64);
+  CHECK(runs(3, 224, 64, 3, 1) == 64);
+  CHECK(runs(3, 640, 48, 3, 2) == 48);
+  CHECK(runs(1, 256, 64, 5, 1) == 64);
+  CHECK(runs(3, 225, 64, 3, 1) == 0);         // rows are no whole pieces of 16 bytes
+  CHECK(runs(3, 224, 64, 7, 2, false) == 0);  // channels first
+}
+
 // Cut in parts, the sums would be another engine's, or take less.
 TEST_CASE("a test gets the gradients of narrow groups that it asks for, with their own estimate") {
   Images i;

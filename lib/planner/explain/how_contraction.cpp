@@ -152,6 +152,13 @@ std::string how_channels_gradient(KernelConstants& get, const PlanKernel&, std::
       "memory, at all taps of a row, with rows of gradients; loaded {} steps of rows ahead; {}",
       get("group"), get("gradient_group"), get("columns"), get("stages"), estimated(get, gpu));
 }
+std::string how_runs_gradient(KernelConstants& get, const PlanKernel&, std::string_view gpu) {
+  return fmt::format(
+      "runs of {} channels and a row of taps, and {} filters a block: the tensor cores of sm_90a "
+      "multiply rows of {} pixels in registers with rows of gradients in shared memory, {} stages; "
+      "{}",
+      get("group"), get("gradient_group"), get("columns"), get("stages"), estimated(get, gpu));
+}
 std::string how_groups_gradient(KernelConstants& get, const PlanKernel&, std::string_view gpu) {
   return fmt::format(
       "groups of {} channels, of which 8 that lie together are a unit: tensor cores, {} warps of "
@@ -183,6 +190,7 @@ std::span<const EngineSentence> contraction_sentences() {
       {"contraction_depthwise_groups", how_groups},
       {"contraction_depthwise_groups_gradient", how_groups_gradient},
       {"contraction_depthwise_channels_gradient", how_channels_gradient},
+      {"contraction_depthwise_runs_gradient", how_runs_gradient},
   };
   return all;
 }

@@ -39,7 +39,9 @@ ScheduledKernel schedule_product(const KernelSpec& spec, const PlanContext& cont
   if (!spec.contraction().paired()) mma = plan_mma(spec, device);
   auto groups = plan_groups_on_tensor_cores(spec, device);
   // Which plans of a class could not take over (schedule_as): they would have the whole sum uncut.
-  if (groups && context.of_class && std::holds_alternative<ChannelsGradientConfig>(groups->engine))
+  if (groups && context.of_class &&
+      (std::holds_alternative<ChannelsGradientConfig>(groups->engine) ||
+       std::holds_alternative<RunsGradientConfig>(groups->engine)))
     groups.reset();
   if (groups && device.overrides.depthwise != "ordinary" &&
       (device.overrides.depthwise == "mma" ||

@@ -18,7 +18,8 @@ namespace sinter {
 using DepthwiseEngine =
     std::variant<DepthwiseWalkConfig, DepthwiseRowsConfig, DepthwisePlanesConfig,
                  DepthwiseLinesConfig, DepthwiseMmaConfig, DepthwiseGradientMmaConfig,
-                 NarrowGroupsConfig, NarrowGroupsGradientConfig, ChannelsGradientConfig>;
+                 NarrowGroupsConfig, NarrowGroupsGradientConfig, ChannelsGradientConfig,
+                 RunsGradientConfig>;
 
 inline const DepthwiseConfig& config_of(const DepthwiseEngine& engine) {
   return std::visit([](const DepthwiseConfig& e) -> const DepthwiseConfig& { return e; }, engine);

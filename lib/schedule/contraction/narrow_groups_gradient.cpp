@@ -266,11 +266,18 @@ class NarrowGroupsGradientSearch {
     if (are_units_) units = UnitsGradientSearch(spec_, e_, memory, device_).make();
     std::optional<ChannelsGradientConfig> channels;
     if (all_) channels = plan_channels_gradient(spec_, e_, e_.groups, memory, device_);
-    if (!units && !channels) return {};
-    if (channels && !(units && units->microseconds < channels->microseconds))
-      plan_.engine = *std::move(channels);
-    else
-      plan_.engine = *std::move(units);
+    std::optional<RunsGradientConfig> runs;
+    if (all_) runs = plan_runs_gradient(spec_, e_, e_.groups, device_);
+    double fastest = HUGE_VAL;
+    const auto consider = [&](auto& engine) {
+      if (!engine || engine->microseconds >= fastest) return;
+      fastest = engine->microseconds;
+      plan_.engine = *std::move(engine);
+    };
+    consider(channels);
+    consider(units);
+    consider(runs);
+    if (fastest == HUGE_VAL) return {};
     return std::move(plan_);
   }
 
@@ -303,7 +310,12 @@ class NarrowGroupsGradientSearch {
       else
         roles_.taps.push_back(i);
     }
-    if (groups.inner < 0 || spec_.extent[groups.inner] > kMostGradientChannels) return false;
+    if (groups.inner < 0) {  // one channel
+      groups.inner = spec_.contraction().first_k();
+      add_unit_index(spec_, groups.inner);
+      ++spec_.contraction().n;
+    }
+    if (spec_.extent[groups.inner] > kMostGradientChannels) return false;
     groups.channels = static_cast<int>(spec_.extent[groups.inner]);
     are_units_ = groups.channels >= 2 && groups.channels <= kMostGroup &&
                  (kUnit % groups.channels == 0 || groups.channels % kUnit == 0) &&
