@@ -15,3 +15,8 @@ directions("patches_of_4_infinite", [3, 3, 12, 72], [48, 3, 4, 4], stride=[4, 4]
 directions("unpadded_first_layer", [2, 3, 19, 21], [16, 3, 3, 3], stride=[2, 2], which="fw")
 # Channels first, without padding: no window bounds the taps, which step within a stride.
 directions("lines_2x2_stride_2", [2, 24, 10, 14], [40, 24, 2, 2], stride=[2, 2], lay=image_of_lines, which="w")
+# Volumes, whose frames keep their phases while blocks of pixels are columns of a data gradient; and patches whose pixels are
+# copied for their filter's gradient.
+directions("first_layer_3d", [1, 3, 4, 14, 20], [24, 3, 3, 5, 5], stride=[1, 2, 2], pre=[1, 2, 2], which="d")
+directions("first_layer_3d_odd", [2, 2, 3, 9, 13], [16, 2, 2, 3, 3], stride=[2, 1, 1], pre=[1, 1, 1], which="d")
+directions("patches_filter", [2, 3, 32, 48], [72, 3, 8, 8], stride=[8, 8], which="w")

@@ -127,6 +127,28 @@ TEST_CASE("filters of few channels have their gradients by runs of taps, as pixe
   CHECK(runs(3, 224, 64, 7, 2, false) == 0);  // channels first
 }
 
+// Of few columns a product takes as long, and of all frames' blocks the filter has more zeros.
+TEST_CASE("data gradients of volumes' first layers have blocks of pixels of a frame as columns") {
+  Images i;
+  const Dims x{8, 3, 16, 112, 112}, w{64, 3, 3, 7, 7}, y{8, 64, 16, 56, 56};
+  ConvAttributes by;
+  by.stride = {1, 2, 2}, by.pre_padding = by.post_padding = {1, 3, 3};
+  i.output(conv_dgrad(i.input("dy", y), i.input("w", w), x, by), "dx", x);
+  const auto kernels = planned(*i.g).kernels;
+  const ContractionSpec& c = kernels.back().contraction();
+  std::int64_t columns = 1;
+  for (int n = c.first_n(); n < c.first_k(); ++n) columns *= kernels.back().extent[n];
+  CHECK(columns == 48);
+  CHECK(engines(*i.g) == Engines{"pointwise", "wgmma"});
+}
+
+TEST_CASE("patches are copied for their filter's gradient, with a patch's pixels together") {
+  Images i;
+  const Dims x{64, 3, 224, 224}, w{768, 3, 16, 16}, y{64, 768, 14, 14};
+  i.output(conv_wgrad(i.input("dy", y), i.input("x", x), w, padded(0, 16)), "dw", w);
+  CHECK(engines(*i.g) == Engines{"pointwise", "wgmma"});
+}
+
 // Cut in parts, the sums would be another engine's, or take less.
 TEST_CASE("a test gets the gradients of narrow groups that it asks for, with their own estimate") {
   Images i;

@@ -218,9 +218,9 @@ std::optional<FewChannels> few_channels(const KernelSpec& spec, const ResultBloc
   }
   if (f.channel < 0 || !are_few(spec, f, blocks.of)) return {};
   const bool keeps_phases = f.direction == Direction::data_gradient && blocks.strides == 1;
-  for (SpatialDim& d : f.dims) {
-    const bool along = !blocks.innermost_alone || &d == &f.dims.back();
-    choose_block(spec, f.direction, along ? blocks.strides : keeps_phases ? 0 : 1, d);
+  for (std::size_t i = 0; i < f.dims.size(); ++i) {
+    const bool along = blocks.innermost == 0 || i + blocks.innermost >= f.dims.size();
+    choose_block(spec, f.direction, along ? blocks.strides : keeps_phases ? 0 : 1, f.dims[i]);
   }
   // A copied filter has zeros beside its taps and channels: an access that does not move along
   // these says not where.

@@ -34,11 +34,11 @@ struct FewChannels {
 };
 
 // Blocks of results, which are columns: strides of a data gradient, or results of filters, that one
-// has along all dims or along the innermost alone. Of one stride a data gradient's other dims keep
-// their phases.
+// has along all dims or along the innermost ones alone. Of one stride a data gradient's other dims
+// keep their phases.
 struct ResultBlocks {
   std::int64_t strides = 1;
-  bool innermost_alone = false;
+  std::size_t innermost = 0;  // dims; 0: all
   enum class Of { few_channels, few_filters, more } of = Of::few_channels;
 };
 

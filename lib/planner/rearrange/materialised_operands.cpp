@@ -335,7 +335,9 @@ std::vector<KernelSpec> kernels_of_types(KernelSpec spec, const FusionState& sta
     const ScheduledKernel k = schedule_kernel(kernel, state.context());
     return k.warpgroups() && (by_threads || !k.wgmma() || !loaded_by_threads(*k.wgmma()));
   };
-  if (by_wgmma(spec, false)) {
+  // (Of several indices of k parts may be another engine's.)
+  if (by_wgmma(spec, false) &&
+      (c->k() == 1 || choose_depth_parts(spec, state.context()).by_wgmma)) {
     auto kernels = short_side_along_k(spec, state, temporaries, cuts);
     if (kernels.empty()) kernels.push_back(std::move(spec));
     return kernels;
@@ -366,8 +368,10 @@ std::vector<KernelSpec> kernels_of_types(KernelSpec spec, const FusionState& sta
       const DataType type = integers      ? held_type(spec, operand_at(spec, o).body)
                             : as_they_are ? operand_at(spec, o).type
                                           : factor;
-      KernelSpec first = written_first(contraction, operand_at(contraction, o),
-                                       indices_of(contraction, o, type), type, tried, c->k());
+      const std::vector<int> indices = indices_of(contraction, o, type);
+      const bool rows_last = c->k() > 1 && indices.back() < c->first_k();
+      KernelSpec first = written_first(contraction, operand_at(contraction, o), indices, type,
+                                       tried, rows_last ? o.rows : c->k());
       if (!runs_once(first, state)) us += schedule_kernel(first, state.context()).microseconds;
       divide_nodes(state, o, first, contraction);
       reasons.push_back({"contraction",

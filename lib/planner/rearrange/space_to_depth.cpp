@@ -26,7 +26,7 @@ constexpr std::int64_t kMostBlockColumns = 128;
 std::int64_t channels_of(const KernelSpec& given, const FewChannels& f,
                          const ResultBlocks& blocks) {
   if (!f.blocks_are_of_results() && blocks.strides > 1) return 0;
-  if (blocks.innermost_alone && f.dims.size() == 1) return 0;  // as of all
+  if (blocks.innermost >= f.dims.size()) return 0;  // as of all
   std::int64_t joined = 1, channels = given.extent[f.channel];
   for (const SpatialDim& d : f.dims) joined *= d.block;
   if (f.blocks_are_of_results()) {
@@ -255,15 +255,15 @@ std::vector<KernelSpec> with_blocks(const KernelSpec& contraction, const ResultB
 
 std::vector<KernelSpec> space_to_depth(const KernelSpec& contraction, int way,
                                        Temporaries& temporaries) {
-  return with_blocks(contraction, {std::int64_t{1} << way}, temporaries);
+  constexpr ResultBlocks kWays[kSpaceToDepthWays] = {{1}, {2}, {4}, {2, 2}, {4, 2}};
+  return with_blocks(contraction, kWays[way], temporaries);
 }
 
 namespace {
 
 std::vector<KernelSpec> with_blocks_of(ResultBlocks::Of of, const KernelSpec& contraction, int way,
                                        Temporaries& temporaries) {
-  constexpr ResultBlocks kWays[kBlocksOfResultsWays] = {{1}, {1, true}, {2, true}, {4, true},
-                                                        {2}, {4},       {8}};
+  constexpr ResultBlocks kWays[kBlocksOfResultsWays] = {{1}, {1, 1}, {2, 1}, {4, 1}, {2}, {4}, {8}};
   ResultBlocks blocks = kWays[way];
   blocks.of = of;
   return with_blocks(contraction, blocks, temporaries);

@@ -22,9 +22,9 @@
 namespace sinter {
 
 // The kernels in place of the contraction, which is the last of them: copies of operands and the
-// product. Empty where it is no such convolution. `way`: blocks of a data gradient have 2^way
-// strides along each dim.
-inline constexpr int kSpaceToDepthWays = 3;
+// product. Empty where it is no such convolution. `way`: how many
+// strides blocks of a data gradient have, along each dim or, of volumes, along the two of a frame.
+inline constexpr int kSpaceToDepthWays = 5;
 std::vector<KernelSpec> space_to_depth(const KernelSpec& contraction, int way,
                                        Temporaries& temporaries);
 

@@ -33,8 +33,17 @@ std::vector<int> indices_of(const KernelSpec& spec, const OperandPlace& o, DataT
     if (depends_on(spec, body, i)) indices.push_back(i);
   for (int i = o.row; i < o.row + o.rows; ++i) indices.push_back(i);
   for (int i = spec.contraction().first_k(); i <= k; ++i) indices.push_back(i);
-  if (spec.contraction().k() > 1) return indices;
   const int row = o.rows > 0 ? o.row + o.rows - 1 : -1;
+  if (spec.contraction().k() > 1) {
+    const bool together = std::ranges::any_of(body.statements, [&](const Statement& s) {
+      return row >= 0 && is_load(s) && info(type).bytes == 2 &&
+             step(spec.ports[static_cast<std::size_t>(s.port)].access, row) == 1;
+    });
+    if (together)
+      std::rotate(indices.end() - spec.contraction().k() - o.rows,
+                  indices.end() - spec.contraction().k(), indices.end());
+    return indices;
+  }
   const auto large = [&](const Statement& s) {
     if (!is_load(s)) return false;
     const Access& a = spec.ports[static_cast<std::size_t>(s.port)].access;
