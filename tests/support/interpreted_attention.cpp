@@ -185,12 +185,11 @@ class Attention : KernelStatements {
           d_o = values_of(a.d_o.body, over_heads({A::m, A::e}, 1));
     Table dq = over_heads({A::m, A::d}, 1), dk = over_heads({A::n, A::d}, a.group),
           dv = over_heads({A::n, A::e}, a.group);
-    // Where no pair is hidden, a row's Stats are -infinity as its scores overflowed: its weights
-    // are zeros like others, which infinite operands make NaN. Else a zero makes its products
-    // zeros.
+    // Where no pair is hidden, a row's Stats are -infinity as its scores overflowed or are masks:
+    // its weights are zeros like others, which infinite operands make NaN. Else a zero makes its
+    // products zeros.
     const bool hides_pairs = a.band.left || a.band.right || a.band.padding || a.length_q >= 0 ||
-                             a.length_kv >= 0 || a.sequences.count > 0 ||
-                             !a.score.statements.empty();
+                             a.length_kv >= 0 || a.sequences.count > 0;
     const auto add = [&](double* sums, double factor, const double* x, std::int64_t count) {
       if (hides_pairs && factor == 0) return;
       for (std::int64_t i = 0; i < count; ++i)

@@ -83,7 +83,7 @@ class BackwardConsumer {
   using Pairs = PairsOfTile<false, S, Sums>;
   const Args& args_;
   const QueryBand<S, Bounds>& band_;
-  const BackwardStages<S, Bounds, Score> stages_;
+  const BackwardStages<S, Bounds> stages_;
   typename S::Coord c_;
   unsigned char* const pointer_;
   const unsigned shared_;
@@ -122,7 +122,7 @@ class BackwardConsumer {
     const int thread = hardware::thread();
     QueryBand<S, Bounds> band = band_;
     typename S::Coord c = c_;
-    if constexpr (hides_pairs<Bounds, Score>) {
+    if constexpr (hides_pairs<Bounds>) {
       const volatile TileOfKeys& tile = to_recompute<S>(pointer_).tile;
       c.at[0] = tile.entry, c.at[1] = tile.head, part = tile.part;
       if constexpr (!S::packed) band.from = tile.from;  // there it is the number of a tile
@@ -146,7 +146,7 @@ class BackwardConsumer {
     } else {
       if constexpr (Wanted::dk) typename Products::DK{}.get(dk);
       if constexpr (Wanted::dv) typename Products::DV{}.get(dv);
-      if constexpr (hides_pairs<Bounds, Score>) {
+      if constexpr (hides_pairs<Bounds>) {
         nan.add(dk), nan.add(dv);
         if (nan.any()) to_recompute<S>(pointer_).sums[consumer_] = 1;
       }
@@ -201,7 +201,7 @@ class BackwardConsumer {
     constexpr int by_diagonal = QueryBand<S, Bounds>::cut_by_diagonal;
     if constexpr (by_diagonal > 0)
       return at.tile < at.begin + by_diagonal;
-    else if constexpr (hides_pairs<Bounds, Score>)
+    else if constexpr (hides_pairs<Bounds>)
       return band_.is_cut(at.row(), to_recompute<S>(pointer_).cut_end);
     else
       return band_.is_cut(at.row());
@@ -260,7 +260,7 @@ class BackwardConsumer {
     const int m = at.row() + Sums::column(0);
     int key = key_;
     // Few tiles are cut: the walk has no register for what these alone read.
-    if constexpr (hides_pairs<Bounds, Score> && !S::packed)
+    if constexpr (hides_pairs<Bounds> && !S::packed)
       key = to_recompute<S>(pointer_).tile.from + consumer_ * 64;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

@@ -359,7 +359,7 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
               multiply<Number>(dq.at, a, b, 0);
               multiply<Number>(dq.at + 4, a, b, 2);
             }
-            if constexpr (hides_pairs<Bounds, Score>) {
+            if constexpr (hides_pairs<Bounds>) {
               // Zeros of pairs that do not see each other, times what K has.
               bool found = false;
               dq.each([&](int, float x) { found = found || is_nan(x); });
@@ -391,7 +391,7 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
   const auto place = place_of_part<S>(c, tile.part);
   store_keys<ResultDV, Number, 5, S::depth_v, S>(args, place, key, dv, 1.0f);
   store_keys<ResultDK, Number, 4, S::depth, S>(args, place, key, dk, Score::scale);
-  if constexpr (recomputes_keys<Number, Bounds, Score>) {
+  if constexpr (recomputes_keys<Number, Bounds>) {
     NanRows nan;
     nan.add(dk), nan.add(dv);
     if (!nan.any()) return;

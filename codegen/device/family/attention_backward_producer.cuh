@@ -216,13 +216,13 @@ SINTER_DEVICE void clear_rows(unsigned dq, int rows) {
 }
 
 // A warp for each consumer.
-template <class S, class SumsDQ, class Score, int consumer, class Args, class Bounds>
+template <class S, class SumsDQ, int consumer, class Args, class Bounds>
 SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const QueryBand<S, Bounds>& band,
                           unsigned char* pointer, unsigned shared, int window) {
   QueryTile<S> at = QueryTile<S>::first(band);
   const int count = band.count(), lane = static_cast<int>(threadIdx.x) % 32;
   const unsigned from = shared + S::dq + consumer * S::bytes_of_dq;
-  if constexpr (hides_pairs<Bounds, Score>) {
+  if constexpr (hides_pairs<Bounds>) {
     // The consumer reads it behind the first turn at the barrier.
     bool finite = true;
     if (count > 0) {

@@ -26,15 +26,10 @@ struct BackwardOperands {
   using Weight = Weight_;
 };
 
-// Whether tiles may hold pairs that do not see each other, of queries and keys that both exist.
-template <class Bounds, class Score>
-inline constexpr bool hides_pairs =
-    Bounds::has_left || Bounds::has_right || Bounds::has_lengths || !Score::plain;
-
 // Whether sums of keys may be NaN that are numbers, or infinite. Of f32 also where all pairs see
 // each other: the lower part of an infinite factor is NaN (attention_factors.cuh).
-template <class Number, class Bounds, class Score>
-inline constexpr bool recomputes_keys = hides_pairs<Bounds, Score> || sizeof(Number) == 4;
+template <class Number, class Bounds>
+inline constexpr bool recomputes_keys = hides_pairs<Bounds> || sizeof(Number) == 4;
 
 SINTER_DEVICE bool is_nan(float x) { return x != x; }
 // One of them.

@@ -9,7 +9,7 @@
 
 namespace sinter::attention {
 
-template <class S, class Bounds, class Score>
+template <class S, class Bounds>
 struct BackwardStages {
   const QueryBand<S, Bounds>& band;
   unsigned char* const pointer;
@@ -58,12 +58,12 @@ struct BackwardStages {
     wait_at_mine<kEmptyDQ, 160>();
     const int sums = S::dq + consumer * S::bytes_of_dq;
     bool finite = true;
-    if constexpr (hides_pairs<Bounds, Score>) finite = to_recompute<S>(pointer).keys[consumer] == 0;
+    if constexpr (hides_pairs<Bounds>) finite = to_recompute<S>(pointer).keys[consumer] == 0;
     if constexpr (stores_dq<ResultDQ>) {
       if (finite) put_rounded<typename S::Number>(dq, shared + sums, ResultDQ::factor);
     }
     if (!stores_dq<ResultDQ> || !finite) put_rows(dq, shared + sums);
-    if constexpr (hides_pairs<Bounds, Score>)
+    if constexpr (hides_pairs<Bounds>)
       if (!finite) {
         recompute_dq<S, columns>(pointer, sums, ds, S::row_of_dq(consumer), column);
         if constexpr (stores_dq<ResultDQ>)
@@ -137,8 +137,7 @@ SINTER_DEVICE void recompute_results(const Args& args, const Nan& nan) {
   const QueryBand<S, Bounds> band(args, c, tile.from, tile);
   const unsigned shared = memory.address;
   const Consumer consumer(args, band, c, memory.pointer, shared, number, thread);
-  const BackwardStages<S, Bounds, typename Operands::Score> stages{band, memory.pointer, shared,
-                                                                   number};
+  const BackwardStages<S, Bounds> stages{band, memory.pointer, shared, number};
   constexpr bool in_tiles = by_lines<ResultDK> || by_lines<ResultDV>;
   if constexpr (in_tiles) {
     if (thread % 128 == 0) hopper::wait_until_stored();
@@ -174,7 +173,6 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
   using K = typename Operands::K;
   using V = typename Operands::V;
   using DO = typename Operands::DO;
-  using Score = typename Operands::Score;
   const SharedMemory memory;
   const unsigned shared = memory.address;
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
@@ -213,9 +211,9 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
             args, at, band, memory.pointer, shared, window);
       } else if constexpr (is_wanted<SumsDQ>) {
         if (warp == 2)
-          add_dq<S, SumsDQ, Score, 0>(args, at, band, memory.pointer, shared, window);
+          add_dq<S, SumsDQ, 0>(args, at, band, memory.pointer, shared, window);
         else if constexpr (S::consumers > 1)
-          add_dq<S, SumsDQ, Score, 1>(args, at, band, memory.pointer, shared, window);
+          add_dq<S, SumsDQ, 1>(args, at, band, memory.pointer, shared, window);
       }
     });
     return;
@@ -230,7 +228,7 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
     const auto run = [&] {
       return consumer_of(window, at).template run<Wanted, ResultDK, ResultDV>(tile.part);
     };
-    if constexpr (!hides_pairs<Bounds, Score>) {
+    if constexpr (!hides_pairs<Bounds>) {
       run();
     } else {
       if constexpr (S::windows > 1)  // all have read what is there of the window before

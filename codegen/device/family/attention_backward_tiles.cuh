@@ -54,6 +54,12 @@ struct BackwardTiles {
       number<is_known(keys)>([] { return tiles_of(keys, tile_k, sequences); });
 };
 
+// Whether tiles may hold pairs that do not see each other, of queries and keys that both exist. A
+// mask of blocks hides whole tiles, and a score's body none: its -infinity makes a weight of zero
+// like any other.
+template <class Bounds>
+inline constexpr bool hides_pairs = Bounds::has_left || Bounds::has_right || Bounds::has_lengths;
+
 // Where no mask hides blocks.
 struct AllBlocks {
   static constexpr bool has_blocks = false;
@@ -156,8 +162,7 @@ struct QueryBand {
   // Whether the last tile of queries may hold rows that do not exist, zeros, and nothing computes
   // again what they make NaN (hides_pairs): a zero times an infinite element of K or V.
   static constexpr bool ends_rows =
-      !Bounds::has_right && !Bounds::has_left && !Bounds::has_lengths &&
-      (S::packed || !is_known(S::queries) || S::queries % S::tile_q != 0);
+      !hides_pairs<Bounds> && (S::packed || !is_known(S::queries) || S::queries % S::tile_q != 0);
   // Where the diagonal alone cuts tiles, the most that it does, from the first one on; else 0. The
   // walk compares a tile with it: `cut_end` is one more number to hold, and read from shared memory
   // it is waited for between two products. (On an H200, us, from there and so: b4 h32 s4096 causal

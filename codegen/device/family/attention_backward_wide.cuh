@@ -29,7 +29,7 @@ class WideBackwardConsumer {
   using Blocks = typename S::DK::Sums;
   const Args& args_;
   const QueryBand<S, Bounds>& band_;
-  const BackwardStages<S, Bounds, Score> stages_;
+  const BackwardStages<S, Bounds> stages_;
   typename S::Coord c_;
   unsigned char* const pointer_;
   const unsigned shared_;
@@ -67,7 +67,7 @@ class WideBackwardConsumer {
       stages_.template clear_lines<typename S::TileV>(shared_ + S::v, 0, S::tile_k);
     } else {
       sum<Wanted>(dk, dv);
-      if constexpr (hides_pairs<Bounds, Score>) {
+      if constexpr (hides_pairs<Bounds>) {
         nan = NanColumns<S::tile_k>(dk, dv);
         if (nan.any()) to_recompute<S>(pointer_).sums[consumer_] = 1;
       }
