@@ -115,6 +115,10 @@ void print_bias_gradient(TextWriter& out, const KernelSpec& spec, const BiasGrad
   out.line("static constexpr bool wanted = true, by_query = {}, by_key = {};", b.by_query,
            b.by_key);
   if (b.of_blocks) out.line("static constexpr bool of_blocks = true;");
+  if (b.in_pairs) {
+    out.line("static constexpr bool in_pairs = true;");
+    print_line(out, {spec, names, "Config", "Coord"}, dbias, 1);
+  }
   out.open("SINTER_DEVICE static void put(const Args& args, const Coord& c, float x) {{");
   if (b.of_blocks)
     out.line("sinter::store<Config::{}>(args.{} + c.at[{}] / {}, c, x);", names.access[p],
@@ -190,6 +194,8 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
   out.line("static constexpr bool plain = {};", a.score.statements.empty());
   out.line("static constexpr float scale = {};", literal(a.scale, DataType::f32));
   if (takes_masks(spec)) out.line("static constexpr bool takes_masks = true;");
+  if (a.additive()) out.line("static constexpr bool additive = true;");
+  const std::string_view factor = a.scale == 1 ? "" : "scale";
   const auto print_functions = [&](const std::vector<ElementFunction>& functions) {
     print_element_functions(out, spec, names, functions, "Coord", {A::m, A::n});
   };
@@ -200,9 +206,9 @@ void print_attention_backward(TextWriter& out, const KernelSpec& spec,
         loads.push_back(static_cast<int>(i));
     return loads;
   };
-  print_functions(
-      {{a.score, "element", "float acc", false, beside(a.score)},
-       {a.gradient, "gradient", "float acc, float acc_gradient", false, beside(a.gradient)}});
+  print_functions({{a.score, "element", "float acc", false, beside(a.score), factor},
+                   {a.gradient, "gradient", "float acc, float acc_gradient", false,
+                    beside(a.gradient), factor}});
   if (e.beside) {
     out.open("struct Box {{");
     out.line("using Number = sinter::{};", name(e.beside->map.type));

@@ -292,11 +292,14 @@ int BodyText::fused_product(const Statement& s) const {
     const Statement& of = statement(s.args[a]);
     const auto number = static_cast<std::size_t>(s.args[a]);
     if (number < prepared_.size() && prepared_[number]) continue;  // its factors are not at hand
-    if (of.kind == StatementKind::pointwise && of.mode == PointwiseMode::mul &&
-        of.arithmetic == DataType::f32)
+    if (scaled(of) || (of.kind == StatementKind::pointwise && of.mode == PointwiseMode::mul &&
+                       of.arithmetic == DataType::f32))
       return static_cast<int>(a);
   }
   return -1;
+}
+bool BodyText::scaled(const Statement& s) const {
+  return !factor_.empty() && s.kind == StatementKind::accumulator && s.dim == 0;
 }
 
 // The struct of pointwise.hpp has the mode's name, and takes its parameters after its operands.
@@ -305,7 +308,9 @@ std::string BodyText::pointwise(const Statement& s, int i) const {
     return fmt::format("sinter::math::divide({}, {})", operand(s, 0), divisor_name(d));
   if (const int a = fused_product(s); a >= 0) {
     const Statement& product = statement(s.args[static_cast<std::size_t>(a)]);
-    return fmt::format("sinter::math::fma({}, {}, {})", operand(product, 0), operand(product, 1),
+    const bool of_sum = scaled(product);
+    return fmt::format("sinter::math::fma({}, {}, {})", of_sum ? "acc" : operand(product, 0),
+                       of_sum ? factor_ : operand(product, 1),
                        operand(s, static_cast<std::size_t>(1 - a)));
   }
   std::string operands;
@@ -410,6 +415,7 @@ std::string BodyText::expression(int i) const {
       return gather(s, i);
     case StatementKind::accumulator:
       return cast(packing_     ? fmt::format("acc[{}]", s.dim)
+                  : scaled(s)  ? "acc * " + factor_
                   : s.dim == 0 ? "acc"
                                : "acc_gradient",
                   spec_.as_contraction() ? spec_.contraction().accumulate : DataType::f32,

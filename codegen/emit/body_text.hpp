@@ -68,6 +68,8 @@ class BodyText {
   void take_beside(std::vector<int> loads) { beside_ = std::move(loads); }
   // f32 sums of products are rounded once.
   void fuse_products() { fuses_products_ = true; }
+  // Accumulator 0 is the sum, times this factor.
+  void scale_sums(std::string_view factor) { factor_ = factor; }
   // "sinter::bits_of_run<Drawn>(seed, offset, c, sinter::Bernoulli{..})": the numbers of its run.
   std::string run(int i) const;
   // "const float y = ...;", or the store or reduce.
@@ -93,6 +95,7 @@ class BodyText {
   std::string load(const Statement& s, int i) const;
   std::string pointwise(const Statement& s, int i) const;
   int fused_product(const Statement& s) const;
+  bool scaled(const Statement& s) const;
   std::string convert(const Statement& s) const;
   std::string random(int i) const;
   std::string gather(const Statement& s, int i) const;
@@ -107,6 +110,7 @@ class BodyText {
   int taken_ = -1;
   std::vector<int> beside_;
   bool fuses_products_ = false;
+  std::string factor_;
   std::vector<std::string> names_, divisor_names_;
   std::vector<bool> of_segment_;
 };

@@ -25,6 +25,7 @@ class Printed {
         members_(size_),
         divisors_(size_) {
     text_.fuse_products();
+    text_.scale_sums(f.factor);
     need(text_.size() - 1);
     if (f.takes_drawn) take_drawn();
   }

@@ -19,6 +19,7 @@ struct ElementFunction {
   bool takes_drawn = false;
   // Loads whose values another function, NAME_beside, takes.
   std::vector<int> beside = {};
+  std::string_view factor = "";  // accumulator 0 is `acc` times it
 };
 
 // struct OfHead; of_head(args, c), which computes it once a tile; NAME(args, c, of_head, OPERANDS),

@@ -1,5 +1,5 @@
 """Attention with biases and masks that come in boxes of their own, and gradients of biases."""
-from corpus_attention import attention, attention_backward
+from corpus_attention import RANDOM, attention, attention_backward
 from corpus_graph import Graph
 
 # Of biases that all rows share a box of one row comes with the keys: beside one to four consumers, in pages, in shares and
@@ -23,6 +23,43 @@ attention_backward("deterministic_dbias_rows", hk=2, sq=150, skv=292, d=64, dv=6
                    deterministic=True, inputs=[("Bias", [2, 4, 150, 1], None)])
 attention_backward("deterministic_dbias_wide_rows", hq=2, hk=2, sq=70, skv=170, d=192, dv=136, attn_scale=0.07, dbias=True,
                    deterministic=True, inputs=[("Bias", [2, 2, 70, 1], "f32")])
+
+# Biases of pairs whose scores become weights while the weights' gradients are multiplied, in boxes and element by element; dBias that
+# leaves as dS, of tiles that are not whole, of an odd number of pairs of keys, alone, and under bounds.
+attention_backward("bias_of_pairs", b=1, hq=2, hk=1, sq=150, skv=264, d=64, dv=64, attn_scale=0.125, inputs=[("Bias", [1, 2, 150, 264], None)])
+attention_backward("bias_of_pairs_d128", b=1, hq=2, hk=2, sq=70, skv=136, d=128, dv=128, io="f16", attn_scale=0.09,
+                   inputs=[("Bias", [1, 1, 70, 136], None)])
+attention_backward("bias_of_pairs_f32", b=1, hq=2, hk=2, sq=70, skv=264, d=64, dv=40, attn_scale=0.125, inputs=[("Bias", [1, 2, 70, 264], "f32")])
+attention_backward("dbias_pairs", hq=2, hk=2, sq=150, skv=138, d=128, dv=96, io="f16", attn_scale=0.09, dbias=True,
+                   inputs=[("Bias", [2, 2, 150, 138], None)])
+attention_backward("dbias_pairs_causal", b=1, hq=2, hk=2, sq=150, skv=264, d=64, dv=64, attn_scale=0.125, causal_mask=True, dbias=True,
+                   inputs=[("Bias", [1, 2, 150, 264], None)])
+attention_backward("dbias_pairs_dropout", b=1, hq=2, hk=2, sq=150, skv=138, d=64, dv=64, attn_scale=0.125, dropout_probability=0.2, dbias=True,
+                   inputs=[("Bias", [1, 2, 150, 138], None), *RANDOM])
+attention_backward("dbias_pairs_alone", b=1, hq=2, hk=2, sq=90, skv=70, d=64, dv=64, attn_scale=0.125, dbias=True, of=(),
+                   inputs=[("Bias", [1, 2, 90, 70], None)])
+# Of an odd number of keys each bit of dropout is a run of the generator.
+attention_backward("dropout_odd_keys", b=1, hq=2, hk=2, sq=140, skv=141, d=64, dv=64, attn_scale=0.125, dropout_probability=0.2, inputs=RANDOM)
+
+
+def masks_in_memory(name, b=1, h=2, s=90, skv=136, d=64, dbias=False):
+    """A bias that is -infinity for half of the pairs, and for all of the first rows."""
+    g = Graph("attention_backward_masks_in_memory" + name, "bf16")
+    ports = {port: g.tensor(port, [b, h, rows, d]) for port, rows in (("Q", s), ("K", skv), ("V", skv))}
+    g.tensor("Drawn", [b, h, s, skv])
+    g.pointwise("log", "logarithms", g.pointwise("relu_fwd", "positive", "Drawn"))
+    g.pointwise("cmp_lt", "first", g.pointwise("gen_index", "row", "Drawn", axis=2), g.value("rows", 20.0))
+    ports["Bias"] = g.pointwise("binary_select", "Bias", g.value("nothing", "-inf"), "logarithms", "first")
+    g.output("Bias")
+    g.node("sdpa", dict(ports), {"O": "O", "Stats": "Stats"}, attn_scale=0.125)
+    ports |= {"O": "O", "Stats": "Stats", "dO": g.tensor("dO", [b, h, s, d])}
+    outputs = {t: t for t in ["dQ", "dK", "dV"] + (["dBias"] if dbias else [])}
+    g.output("O", *outputs)
+    g.node("sdpa_backward", ports, outputs, attn_scale=0.125)
+
+
+masks_in_memory("")
+masks_in_memory("_dbias", dbias=True)
 
 
 def dbias_of_windows(name, b=5, h=132, s=20, skv=20, d=64, dv=64, io="bf16", infinite=None):

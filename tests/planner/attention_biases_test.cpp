@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "planned.hpp"
+#include "schedule/attention/backward.hpp"
 #include "sinter/sinter.hpp"
 #include "support/catch.hpp"
 
@@ -121,6 +122,31 @@ TEST_CASE("biases of -infinity by rows and columns are bounds") {
   const AttentionBackwardSpec& of = backward.kernels[1].attention_backward();
   CHECK((of.band.right == 3 && of.band.left == 20 && of.score.statements.empty()));
   for (const bool chunks : {false, true}) check_values(*graph_of({}, hides(chunks), true, true));
+}
+
+TEST_CASE("dBias of pairs leaves as dS where two keys lie side by side, rounded like operands") {
+  const auto leaves_in_pairs = [](const Shape& s, std::int64_t entries, DataType type,
+                                  double softcap) {
+    Graph g(GraphOptions{.name = "dbias", .io = bf16, .intermediate = f32});
+    const Dims rows{s.b, s.h, s.sq, 64}, keys{s.b, s.h, s.skv, 64};
+    const SdpaInputs more{.bias = input(g, "bias", {entries, s.h, s.sq, s.skv}, type)};
+    const auto r = sdpa_backward(input(g, "q", rows), input(g, "k", keys), input(g, "v", keys),
+                                 input(g, "o", rows), input(g, "do", rows),
+                                 input(g, "stats", {s.b, s.h, s.sq, 1}, f32),
+                                 {.attn_scale = 0.125, .softcap = softcap}, more);
+    g.output(r.dq, "dq"), g.output(r.dbias, "dbias", {.data_type = type});
+    const Partition planned = for_sm_90a(g);
+    const auto kernel = std::ranges::find_if(
+        planned.kernels, [](const KernelSpec& k) { return k.as_attention_backward() != nullptr; });
+    REQUIRE(kernel != planned.kernels.end());
+    return bias_gradient_of(*kernel).in_pairs;
+  };
+  CHECK(leaves_in_pairs({}, 2, bf16, 0));
+  CHECK(leaves_in_pairs({.skv = 70}, 2, bf16, 0));
+  CHECK_FALSE(leaves_in_pairs({.skv = 77}, 2, bf16, 0));
+  CHECK_FALSE(leaves_in_pairs({}, 2, f32, 0));
+  CHECK_FALSE(leaves_in_pairs({}, 1, bf16, 0));    // added up over entries
+  CHECK_FALSE(leaves_in_pairs({}, 2, bf16, 5.0));  // dS is another number than the score's
 }
 
 TEST_CASE("a bias that the graph has as a result is read from memory") {

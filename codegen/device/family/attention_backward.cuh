@@ -16,17 +16,14 @@
 // fill the gaps. (Shah et al., "FlashAttention-3", 2024, section 3 and its implementation,
 // hopper/mainloop_bwd_sm90_tma_gmma_ws.hpp, for transposed scores and the warps that add dQ. To
 // multiply the scores of the next tile beside dQ and dK of this one was slower: registers are
-// full.)
-//
-// Pairs that do not see each other have weights of zero whatever their scores are.
+// full.) Pairs that do not see each other have weights of zero whatever their scores are.
 //
 // A generated file defines
 //
 //   SINTER_WGMMA(tile_q, f32), SINTER_WGMMA_NAMED(columns, f32) for dQ's product: head_dim up to 8,
 //                     or 64 where tile_q is 64; SINTER_WGMMA_HELD(columns) once for each of
 //                     head_dim and head_dim_v up to 8
-//   struct Config     Index, Extent (batch entries, heads of Q, queries, keys, head_dim,
-//   head_dim_v),
+//   struct Config     Index, Extent (entries, heads of Q, queries, keys, head_dim, head_dim_v),
 //                     group_size (heads of Q that share one of K), threads, tile_q, stages,
 //                     heads_together, producer_registers, consumer_registers; parts, where more
 //                     CTAs than one walk over the queries of a tile of keys; blocks_of_round, CTAs
@@ -40,11 +37,11 @@
 //                     hides tiles; Blocks blocks(args, coordinates, key): those of a tile of keys,
 //                     with bool sees(head, row)
 //   struct Score      scale, of the sums; plain: true where a score is just that, and scale above
-//                     0; else, of a scaled sum, float element(args, coordinates, float sum), the
-//                     score, and float gradient(args, coordinates, float sum, float ds), its
-//                     derivative from that of the score; takes_masks, where it takes numbers from
-//                     memory; where boxes of these come by TMA, Box and both functions as
-//                     NAME_beside(..., const float* numbers)
+//                     0; else, of a sum before it is scaled, float element(args, coordinates, float
+//                     sum), the score, and float gradient(args, coordinates, float sum, float ds),
+//                     the scaled sum's derivative from that of the score; additive, where that is
+//                     1; takes_masks, where it takes numbers from memory; where boxes of these come
+//                     by TMA, Box and both functions as NAME_beside(..., const float* numbers)
 //   struct Weight     plain: true where weights are probabilities; else float element(args,
 //                     coordinates, float x): of a probability the weight, of a weight's gradient
 //                     the probability's
@@ -63,8 +60,8 @@
 // and calls attention::run_backward<Config, Bounds, OperandQ, OperandK, OperandV, OperandDO, Score,
 // Weight, Rows, BiasGradient, SumsDQ, ResultDK, ResultDV>(args). Coordinates are those of Extent.
 // The launch has Config::threads threads, BackwardShape::shared_bytes bytes of shared memory and a
-// CTA for each tile of keys of each head of K, or for each part of it. dQ is what was summed, times
-// Score::scale.
+// CTA for each tile of keys of each head of K, or for each part of it. dQ: the sums times the
+// scale.
 #pragma once
 #include "sinter/device/family/attention_backward_products.cuh"
 #include "sinter/device/family/attention_backward_recompute.cuh"
@@ -75,7 +72,12 @@ namespace sinter::attention {
 // A consumer's 64 keys.
 template <class S, class Bounds, class Score, class Weight, class BiasGradient, class Args>
 class BackwardConsumer {
-  static constexpr bool plain = Score::plain && Weight::plain && !Rounds<Weight>;
+  // dBias that scores' gradients go to one by one; in pairs it leaves as ds.
+  using Bias = Choice<LeavesInPairs<BiasGradient>, NoBiasGradient, BiasGradient>;
+  // Whether probabilities are made while the product of weights' gradients runs: where no body
+  // takes both. Beside the sums of rows of dBias registers are spilled.
+  static constexpr bool early =
+      is_additive<Score> && !Rounds<Weight> && !(BiasGradient::wanted && !BiasGradient::by_key);
   using Number = typename S::Number;
   using Sums = typename S::Scores::Sums;
   using Weights = OperandFragment<Number, S::tile_q>;
@@ -188,8 +190,7 @@ class BackwardConsumer {
  private:
   // ---- between products
 
-  // f(the number of a pair of neighbouring queries, first register, register of the same pair eight
-  // keys on, the two numbers at `rows` for them)
+  // f(the first of four registers of two neighbouring queries, these queries' numbers at `rows`)
   template <class F>
   SINTER_DEVICE void each_pair(int rows, const F& f) const {
     const float2* from = reinterpret_cast<const float2*>(pointer_ + rows) + lane_ % 4;
@@ -206,13 +207,20 @@ class BackwardConsumer {
     else
       return band_.is_cut(at.row());
   }
-  // Scores become weights.
-  SINTER_DEVICE void weigh(Sums& s, const QueryTile<S>& at, int stage, bool cut) const {
+  // Sums become scores, and these probabilities.
+  SINTER_DEVICE void weigh(Sums& s, const QueryTile<S>& at, int stage,
+                           const PipelineState<2>& boxes, bool cut) const {
+    if constexpr (!Score::plain)
+      score_pairs<Score>(args_, Pairs(c_, at, key_), s, read_beside(boxes));
     if (cut) mask(s, at, minus_infinity());
+    const float2* largest =
+        reinterpret_cast<const float2*>(pointer_ + S::largest + stage * S::tile_q * 4) + lane_ % 4;
     each_pair(S::lse + stage * S::tile_q * 4, [&](int i, float2 lse) {
+      const float2 most = S::totals ? largest[i] : float2{};
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        s.at[i + e] = Shift::weight(s.at[i + e], Score::scale, e % 2 == 0 ? lse.x : lse.y);
+        s.at[i + e] = Shift::weight(s.at[i + e], Score::plain ? Score::scale : 1.0f,
+                                    e % 2 == 0 ? lse.x : lse.y, e % 2 == 0 ? most.x : most.y);
     });
   }
   SINTER_DEVICE auto draw(const QueryTile<S>& at) const {
@@ -227,6 +235,15 @@ class BackwardConsumer {
     else
       return NothingHeld{};
   }
+  SINTER_DEVICE auto read_beside(const PipelineState<2>& boxes) const {
+    if constexpr (S::takes_boxes) {
+      typename S::PipeBoxes{shared_ + S::pipe_boxes}.wait(boxes);
+      return BesideFromBoxes<typename S::Box::Number>{
+          shared_ + S::place_of_box(boxes.stage, 0, consumer_), S::TileDS::panel_bytes, warp_ * 16};
+    } else {
+      return ReadByScores{};
+    }
+  }
   template <class Drawn>
   SINTER_DEVICE void weigh_and_differentiate(Sums& s, Sums& dp, const QueryTile<S>& at, int stage,
                                              const PipelineState<2>& boxes,
@@ -235,20 +252,33 @@ class BackwardConsumer {
     const float* largest =
         reinterpret_cast<const float*>(pointer_ + S::largest) + stage * S::tile_q;
     const float* delta = reinterpret_cast<const float*>(pointer_ + S::delta) + stage * S::tile_q;
-    const auto with = [&](auto... beside) {
-      attention::weigh_and_differentiate<Score, Weight, BiasGradient>(
-          band_, args_, Pairs(c_, at, key_), lse, largest, delta, s, dp, drawn, held_bias(),
-          beside...);
-    };
-    if constexpr (S::takes_boxes) {
-      const typename S::PipeBoxes pipe{shared_ + S::pipe_boxes};
-      pipe.wait(boxes);
-      with(BesideFromBoxes<typename S::Box::Number>{
-          shared_ + S::place_of_box(boxes.stage, 0, consumer_), S::TileDS::panel_bytes,
-          warp_ * 16});
-      stages_.template wait_at_mine<kOneConsumer, 128>();  // ds takes the place of the boxes
-    } else {
-      with();
+    attention::weigh_and_differentiate<Score, Weight, Bias>(band_, args_, Pairs(c_, at, key_), lse,
+                                                            largest, delta, s, dp, drawn,
+                                                            held_bias(), read_beside(boxes));
+  }
+  // And gradients of weights those of scores, which dBias gets.
+  template <class Drawn>
+  SINTER_DEVICE void differentiate_bias(Sums& p, Sums& dp, const QueryTile<S>& at, int stage,
+                                        const Drawn& drawn, bool cut) const {
+    int key = key_;
+    hardware::compute_here(key);  // and with it where elements of dBias lie
+    const Pairs pairs(c_, at, key);
+    const auto of_head = Weight::of_head(args_, pairs.c);
+    BiasGradientOfTile<Bias, Sums, false> bias;
+    each_pair(S::delta + stage * S::tile_q * 4, [&](int i, float2 delta) {
+      differentiate_four<Weight>(args_, pairs, of_head, p, dp, i, delta, drawn);
+    });
+    if (hides_pairs<Bounds> && cut) mask(dp, at, 0.0f);  // again: whatever Delta is
+#pragma unroll
+    for (int i = 0; i < Sums::count; i += 4) {
+      if constexpr (S::windows > 1) {
+        held_bias().add(i / 4, {dp.at[i], dp.at[i + 1], dp.at[i + 2], dp.at[i + 3]});
+      } else {
+#pragma unroll
+        for (int e = i; e < i + 4; ++e)
+          bias.add(e, dp.at[e],
+                   [&](int j, float sum) { put_bias_gradient<Bias>(args_, pairs, j, sum); });
+      }
     }
   }
   // In place of what belongs to pairs that do not see each other. The queries that see a key are an
@@ -274,13 +304,16 @@ class BackwardConsumer {
     }
   }
   // Into the tile that dQ's product reads: of each four registers, eight keys and eight queries.
+  // It takes the place of boxes that the consumer's warps have read.
   SINTER_DEVICE void store_ds(const Weights& ds, int half) const {
+    if constexpr (S::takes_boxes) stages_.template wait_at_mine<kOneConsumer, 128>();
 #pragma unroll
-    for (int j = 0; j < Weights::steps; ++j)
-      hopper::put_blocks(
-          line_ + half * S::TileDS::bytes + j / 4 * S::TileDS::panel_bytes + (piece_ ^ j % 4 * 32),
-          ds.at[j]);
+    for (int j = 0; j < Weights::steps; ++j) hopper::put_blocks(place_of_ds(j, half), ds.at[j]);
     hopper::fence_async_proxy();
+  }
+  // Of 16 queries and the warp's keys, where a lane writes or reads eight.
+  SINTER_DEVICE unsigned place_of_ds(int j, int half) const {
+    return line_ + half * S::TileDS::bytes + j / 4 * S::TileDS::panel_bytes + (piece_ ^ j % 4 * 32);
   }
 
   // ---- a tile
@@ -291,35 +324,35 @@ class BackwardConsumer {
     multiply_.scores(s, state.stage);
   }
   // The operands of dV and dK, of weights (or of sums, where the score is a function of these) and
-  // of dp. Made 16 queries at a time, so that few registers hold both.
+  // of dp; of a few queries at a time, so that few registers hold both.
   template <class Drawn>
   SINTER_DEVICE void finish(Weights& p, Weights& ds, Sums& s, Sums& dp, const QueryTile<S>& at,
                             int stage, const PipelineState<2>& boxes, const Drawn& drawn,
                             bool cut) const {
-    if constexpr (!plain) {
+    if constexpr (!early) {
       weigh_and_differentiate(s, dp, at, stage, boxes, drawn);
     } else if (cut) {
       mask(dp, at, 0.0f);
     }
+    constexpr bool derives = early && !Bias::wanted;
+    if constexpr (early && S::marks_unseen)
+      if (reinterpret_cast<const int*>(pointer_ + S::unseen)[2 * stage] != 0)
+        each_pair(S::lse + stage * S::tile_q * 4,
+                  [&](int i, float2 lse) { clear_unseen(s, dp, i, lse); });
+    if constexpr (early && Bias::wanted) differentiate_bias(s, dp, at, stage, drawn, cut);
+    const Pairs pairs(c_, at, key_);
+    const auto of_head = Weight::of_head(args_, pairs.c);
     wgmma::pin(s), wgmma::pin(dp);
-    const float2* delta =
-        reinterpret_cast<const float2*>(pointer_ + S::delta + stage * S::tile_q * 4) + lane_ % 4;
+    each_pair(S::delta + stage * S::tile_q * 4, [&](int i, float2 delta) {
+      if constexpr (derives)
+        differentiate_four<Weight>(args_, pairs, of_head, s, dp, i, delta, drawn);
 #pragma unroll
-    for (int j = 0; j < Weights::steps; ++j) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float x[4];
-        const int i = 8 * j + 4 * half;
-        const float2 row = plain ? delta[i] : float2{};
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          x[e] = plain ? s.at[i + e] * (dp.at[i + e] - (e % 2 == 0 ? row.x : row.y)) : dp.at[i + e];
-        ds.at[j][2 * half] = warp_matrix::pair(Number{}, x[0], x[1]);
-        ds.at[j][2 * half + 1] = warp_matrix::pair(Number{}, x[2], x[3]);
-        p.at[j][2 * half] = warp_matrix::pair(Number{}, s.at[i], s.at[i + 1]);
-        p.at[j][2 * half + 1] = warp_matrix::pair(Number{}, s.at[i + 2], s.at[i + 3]);
+      for (int r = 0; r < 2; ++r) {
+        const int to = i / 4 % 2 * 2 + r;
+        ds.at[i / 8][to] = warp_matrix::pair(Number{}, dp.at[i + 2 * r], dp.at[i + 2 * r + 1]);
+        p.at[i / 8][to] = warp_matrix::pair(Number{}, s.at[i + 2 * r], s.at[i + 2 * r + 1]);
       }
-    }
+    });
   }
 
   // ---- all tiles
@@ -331,6 +364,9 @@ class BackwardConsumer {
     if constexpr (Wanted::dv) typename Products::DV{}.clear();
     QueryTile<S> at(band_);
     typename S::PipeQ::State state;
+    // Behind dQ's product, or its rows that hidden pairs may have summed again: both read ds.
+    constexpr bool boxes_early = Wanted::dq && !hides_pairs<Bounds>;
+    const typename S::PipeBoxes pipe_boxes{shared_ + S::pipe_boxes};
     PipelineState<2> boxes;
     const int count = band_.count(), before = window_ * count;
     state.skip(before), boxes.skip(before);
@@ -343,9 +379,9 @@ class BackwardConsumer {
       stages_.wait_for_do(state, at);
       if constexpr (Wanted::ds) multiply_.weights_gradient(dp, state.stage);
       const auto drawn = draw(at);
-      const bool cut = plain && is_cut(at);
+      const bool cut = early && is_cut(at);
       wgmma::wait<Wanted::ds ? 1 : 0>(s);
-      if constexpr (plain) weigh(s, at, state.stage, cut);
+      if constexpr (early) weigh(s, at, state.stage, boxes, cut);
       if constexpr (Wanted::ds)
         wgmma::wait<0>(dp);
       else
@@ -353,7 +389,7 @@ class BackwardConsumer {
       Weights p, ds;
       finish(p, ds, s, dp, at, state.stage, boxes, drawn, cut);
       const int half = (before + i) & 1;
-      if constexpr (Wanted::dq) store_ds(ds, half);
+      if constexpr (Wanted::dq || LeavesInPairs<BiasGradient>) store_ds(ds, half);
       if constexpr (Wanted::dv) multiply_.add_dv(p, state.stage);
       if constexpr (Wanted::dq) {
         stages_.meet_all();
@@ -361,6 +397,9 @@ class BackwardConsumer {
       } else if constexpr (Wanted::dk) {
         multiply_.add_dk(ds, state.stage);
       }
+      if constexpr (LeavesInPairs<BiasGradient>)  // beside products
+        store_bias_in_pairs<BiasGradient, Weights::steps>(
+            args_, Pairs(c_, at, key_ + warp_ * 16), [&](int j) { return place_of_ds(j, half); });
       if constexpr (Wanted::dv) wgmma::wait<Wanted::dq || Wanted::dk ? 1 : 0>(p);
       // One lane tells the barrier for its warp. The other lanes have read lse and delta of the
       // stage: all consumers have met since, and without dq a product has taken what was made of
@@ -370,14 +409,13 @@ class BackwardConsumer {
       if constexpr (Wanted::dq) {
         if constexpr (Wanted::dk) multiply_.add_dk(ds, state.stage);
         wgmma::wait<Wanted::dk ? 1 : 0>();
+        if constexpr (S::takes_boxes && boxes_early) pipe_boxes.release(boxes);
         typename Products::DQ{}.template get<0, S::columns_of_dq / 8>(dq.at);
         stages_.template add_dq<typename Wanted::ResultDQ>(dq, S::ds + half * S::TileDS::bytes,
                                                            S::column_of_dq(consumer_, 0));
       }
-      if constexpr (S::takes_boxes) {
-        typename S::PipeBoxes{shared_ + S::pipe_boxes}.release(boxes);
-        boxes.advance();
-      }
+      if constexpr (S::takes_boxes && !boxes_early) pipe_boxes.release(boxes);
+      boxes.advance();
       if constexpr (Wanted::dk) wgmma::wait<0>(ds);
       stages_.pipe_q().release_stage(state.stage);
     }

@@ -19,6 +19,14 @@ inline constexpr bool takes_boxes = [] {
     return false;
 }();
 
+template <class S>
+inline constexpr bool marks_unseen = [] {
+  if constexpr (requires { S::marks_unseen; })
+    return S::marks_unseen;
+  else
+    return false;
+}();
+
 template <class Operand, class Tile, class Args, class Coord>
 SINTER_DEVICE void load_panels(const Args& args, const Coord& c, int row, unsigned to,
                                unsigned full) {
@@ -63,6 +71,8 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
   for (int i = 0; i < count; ++i, at.advance(band), state_q.advance(), state_do.advance()) {
     c.at[1] = at.head;
     if (S::windows == 1 && i == 0) load_k();
+    // Consumers give their place back before that of Q.
+    if constexpr (takes_boxes<S>) load_boxes<S>(args, c, at.row(), band.from, shared, state_boxes);
     pipe_q.acquire(state_q);
     pipe_q.expect(state_q, S::TileQ::bytes);
     load_panels<Q, typename S::TileQ>(
@@ -72,7 +82,6 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
         if (window > 0) hopper::wait(shared + S::free_keys, (window & 1) ^ 1);
         load_k();
       }
-    if constexpr (takes_boxes<S>) load_boxes<S>(args, c, at.row(), band.from, shared, state_boxes);
     if (i == 0) {
       hopper::arrive_and_expect(shared + S::full_v, S::TileV::bytes);
       load_panels<V, typename S::TileV>(args, c, band.from, shared + S::v, shared + S::full_v);
@@ -102,6 +111,7 @@ SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Ban
 #pragma unroll 1
   for (int i = 0; i < count; ++i, at.advance(band), state_q.advance(), state_do.advance()) {
     float lse[each], largest[each], delta[each];
+    bool unseen = false;
     c.at[1] = at.head;
 #pragma unroll
     for (int r = 0; r < each; ++r) {
@@ -113,13 +123,17 @@ SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Ban
       lse[r] = seen ? Shift::of(of_row) : minus_infinity();
       largest[r] = Shift::template largest<Rows>(args, c);
       delta[r] = seen ? sum : 0.0f;
+      unseen = unseen || !seen;
     }
+    unseen = marks_unseen<S> && __any_sync(0xffffffffu, unseen);
     float* to = reinterpret_cast<float*>(pointer + S::lse) + state_q.stage * S::tile_q + lane;
     pipe_q.acquire(state_q);
     if (Band::has_blocks && lane == 0) {
       int* const walked = reinterpret_cast<int*>(pointer + S::walked) + 2 * state_q.stage;
       walked[0] = at.head, walked[1] = at.tile;
     }
+    if constexpr (marks_unseen<S>)
+      if (lane == 0) reinterpret_cast<int*>(pointer + S::unseen)[2 * state_q.stage] = unseen;
 #pragma unroll
     for (int r = 0; r < each; ++r) to[r * 32] = lse[r];
     if constexpr (S::totals) {

@@ -72,7 +72,6 @@ SINTER_DEVICE PairGradient recompute_pair(const Args& args, typename S::Coord c,
   }
   const auto score_of_head = Score::of_head(args, pair);
   float score = sum;
-  sum *= Score::scale;
   if constexpr (!Score::plain) score = Score::element(args, pair, score_of_head, sum);
   bool drawn = false;
   if constexpr (DrawsBits<Weight>) drawn = drawn_bit<Weight>(args, pair);

@@ -50,6 +50,12 @@ struct LoadedBackwardTiles : BackwardTiles<Config, Q, tile_k, sequences> {
   using Numbers = Types<Number, Number, float>;
 };
 
+// Whether the score's derivative is 1.
+template <class Score>
+inline constexpr bool is_additive = Score::plain || requires {
+  Score::additive;
+};
+
 // What a score reads of memory beside its sum, where TMA brings it: `Box` of a score, with Number
 // of 16 bits and load() as operands have it, whose rows are queries and whose k are keys. Boxes of
 // 64 queries and 64 keys lie where a consumer writes ds of the same pairs, as soon as the product
@@ -105,6 +111,9 @@ struct BackwardShape
   using PipeBoxes = Pipeline<2>;  // the halves of ds
   using Box = typename BoxOfScore<Score>::Type;
   static constexpr bool takes_boxes = TakesBoxes<Score>;
+  // Whether it is said of each tile if it has rows that see nothing, as masks of -infinity leave
+  // them: what they hold is not to make their scores' gradients NaN.
+  static constexpr bool marks_unseen = is_additive<Score> && !Score::plain;
   static constexpr int box_bytes = 64 * 64 * 2, boxes = tile_q / 64 * consumers;
   // Of number `panel` of 64 queries and a consumer's keys, in a half of ds.
   static constexpr int place_of_box(int half, int panel, int consumer) {
@@ -122,7 +131,8 @@ struct BackwardShape
                        full_k = pipe_do + PipeDO::bytes, full_v = full_k + 8,
                        free_keys = full_v + 8, walked = free_keys + (windows > 1 ? 8 : 0),
                        pipe_boxes = walked + (Bounds::has_blocks ? stages * 8 : 0),
-                       recompute = pipe_boxes + (takes_boxes ? PipeBoxes::bytes : 0),
+                       unseen = pipe_boxes + (takes_boxes ? PipeBoxes::bytes : 0),
+                       recompute = unseen + (marks_unseen ? stages * 8 : 0),
                        end = recompute + ToRecompute::bytes;
   static constexpr int shared_bytes = end + SharedMemory::lost;
   static_assert(shared_bytes == Config::shared_bytes);

@@ -128,6 +128,29 @@ SINTER_DEVICE void put_bias_gradient(const Args& args, const Pairs& pairs, int i
   BiasGradient::put(args, c, x);
 }
 
+// dBias from the tile of ds, with keys side by side, what a warp has written there: its 16 keys,
+// the first ones of `pairs`. place(j): of 16 queries, where a lane reads eight of them or of the
+// keys.
+template <class BiasGradient, int steps, class Args, class Pairs, class Place>
+SINTER_DEVICE void store_bias_in_pairs(const Args& args, const Pairs& pairs, const Place& place) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  auto c = pairs.c;
+  __syncwarp();
+#pragma unroll
+  for (int j = 0; j < steps; ++j) {
+    unsigned blocks[4];
+    warp_matrix::get_transposed(blocks, place(j));
+#pragma unroll
+    for (int b = 0; b < 4; ++b) {
+      const int m = pairs.row + lane / 4 + 16 * j + b / 2 * 8,
+                n = pairs.key + lane % 4 * 2 + b % 2 * 8;
+      c.at[2] = m, c.at[3] = n;
+      if ((Pairs::whole_queries || m < Pairs::queries) && (Pairs::whole_keys || n < Pairs::keys))
+        *reinterpret_cast<unsigned*>(BiasGradient::line(args, c)) = blocks[b];
+    }
+  }
+}
+
 struct NothingHeld {};
 // What a thread's registers have of dBias, summed over windows whose Bias is the same, in shared
 // memory, so that each element is added to memory once for all of them. `at`: every 128th 16 bytes.
@@ -157,6 +180,50 @@ struct BiasOfWindows {
     }
   }
 };
+
+// ---- where the score's derivative is 1: first scores and probabilities, then their gradients
+
+// Sums become scores.
+template <class Score, class Args, class Pairs, class Sums, class Beside>
+SINTER_DEVICE void score_pairs(const Args& args, const Pairs& pairs, Sums& s, Beside beside) {
+  const auto of_head = Score::of_head(args, pairs.c);
+  s.each([&](int i, float& x) {
+    beside.take(i);
+    if constexpr (is_same<Beside, ReadByScores>) {
+      x = Score::element(args, pairs(i), of_head, x);
+    } else {
+      const float number = beside.get(i);
+      x = Score::element_beside(args, pairs(i), of_head, x, &number);
+    }
+  });
+}
+// Of four registers from number i on, probabilities become weights, and gradients of weights those
+// of scores. `delta`: of the two queries.
+template <class Weight, class Args, class Pairs, class OfHead, class Sums, class Drawn>
+SINTER_DEVICE void differentiate_four(const Args& args, const Pairs& pairs, const OfHead& of_head,
+                                      Sums& p, Sums& dp, int i, float2 delta, const Drawn& drawn) {
+#pragma unroll
+  for (int e = i; e < i + 4; ++e) {
+    const float probability = p.at[e];
+    float of_weight = dp.at[e];
+    if constexpr (DrawsBits<Weight>)
+      p.at[e] = Weight::element(args, pairs(e), of_head, probability, drawn.at(e)),
+      of_weight = Weight::element(args, pairs(e), of_head, of_weight, drawn.at(e));
+    else if constexpr (!Weight::plain)
+      p.at[e] = Weight::element(args, pairs(e), of_head, probability),
+      of_weight = Weight::element(args, pairs(e), of_head, of_weight);
+    dp.at[e] = probability * (of_weight - (e % 2 == 0 ? delta.x : delta.y));
+  }
+}
+// Those of queries that see nothing are zeros, whatever they hold.
+template <class Sums>
+SINTER_DEVICE void clear_unseen(Sums& p, Sums& dp, int i, float2 lse) {
+#pragma unroll
+  for (int e = 0; e < 4; ++e)
+    if ((e % 2 == 0 ? lse.x : lse.y) == minus_infinity()) p.at[i + e] = dp.at[i + e] = 0;
+}
+
+// ---- else all of a pair at once
 
 // Where the score is a function of the sum, or the weight of the probability: sums `s` become
 // weights, gradients of weights `dp` those of sums. `lse`, `largest` (where RowShift has totals)
@@ -213,13 +280,13 @@ SINTER_DEVICE void weigh_and_differentiate(const QueryBand<S, Bounds>& band, con
   float scores[ahead];
   s.each([&](int i, float& x) {
     const typename S::Coord c = pairs(i);
-    const float sum = x * Score::scale;
+    const float sum = x;
     float score = x;
     if constexpr (loads) {
 #pragma unroll
       for (int e = 0; e < ahead; ++e)
         if (i % ahead == 0 && i + e < Sums::count)
-          scores[e] = Score::element(args, pairs(i + e), score_of_head, s.at[i + e] * Score::scale);
+          scores[e] = Score::element(args, pairs(i + e), score_of_head, s.at[i + e]);
     }
     beside.take(i);
     if constexpr (!is_same<Beside, ReadByScores>) {

@@ -7,7 +7,10 @@
 //   struct BiasGradient   wanted; by_query, by_key: whether different ones have different elements;
 //                         put(args, coordinates, float): adds to an element, or stores it where
 //                         each belongs to one pair; of_blocks: a query has an element for each
-//                         block of keys in memory, that of the coordinates, which one warp stores
+//                         block of keys in memory, that of the coordinates, which one warp stores;
+//                         in_pairs: an element is what products take of its pair's score, and two
+//                         neighbouring keys lie side by side, from Number* line(args, coordinates)
+//                         of an even one on
 #pragma once
 #include "sinter/device/engine/fragment.cuh"
 
@@ -22,6 +25,11 @@ struct NoBiasGradient {
 template <class BiasGradient>
 concept SumsBlocks = requires {
   BiasGradient::of_blocks;
+};
+
+template <class BiasGradient>
+concept LeavesInPairs = requires {
+  BiasGradient::in_pairs;
 };
 
 // What a thread sums. Sums: an accumulator of the tile's 64 rows, which are queries or keys.

@@ -43,8 +43,18 @@ struct DrawnBits {
 #pragma unroll
       for (unsigned& bits : word) bits = exchanged(bits);
     } else {
+      // A run an element, side by side as few as fill each other's waits: all spill registers.
+      constexpr int together = 4;
 #pragma unroll
-      for (int i = 0; i < count; ++i) put(i, drawn_bit<Weight>(args, place(i)));
+      for (int w = 0; w < count; w += 32) {
+        unsigned bits = 0;
+#pragma unroll 1
+        for (int i = 0; i < 32 && w + i < count; i += together)
+#pragma unroll
+          for (int e = 0; e < together; ++e)
+            bits |= unsigned{drawn_bit<Weight>(args, place(w + i + e))} << (i + e);
+        word[w / 32] = bits;
+      }
     }
   }
   SINTER_DEVICE bool at(int i) const { return word[i / 32] >> i % 32 & 1u; }

@@ -65,6 +65,12 @@ struct AttentionBackwardSpec {
   bool deterministic = false;
   // Whether nothing but a scale stands between the products.
   bool plain() const { return score.statements.empty() && weight.statements.empty() && !rounds(); }
+  // Whether the score's derivative is 1.
+  bool additive() const {
+    if (gradient.statements.empty()) return false;
+    const Statement& last = gradient.statements.back();
+    return last.kind == StatementKind::accumulator && last.dim == 1;
+  }
   bool rounds() const { return !rounded_dp.statements.empty() || !rounded_ds.statements.empty(); }
   bool wants_dq() const { return sums >= 0 || !dq.statements.empty(); }
 

@@ -43,6 +43,15 @@ Operands operands_of(const KernelSpec& spec, bool by_warps) {
           loaded(spec, a.v, A::n, A::e, a.group), loaded(spec, a.d_o, A::m, A::e, 1)};
 }
 
+// Whether two neighbours along `column` lie in 4 bytes of their own.
+bool in_pairs(const KernelSpec& spec, const KernelPort& p, std::initializer_list<int> others,
+              int column) {
+  return info(p.type).bytes == 2 && p.access.windows.empty() && p.access.via.empty() &&
+         p.alignment >= 4 && p.access.offset % 2 == 0 && p.access.stride[column] == 1 &&
+         std::ranges::all_of(
+             others, [&](int i) { return spec.extent[i] == 1 || p.access.stride[i] % 2 == 0; });
+}
+
 // Boxes and lines hold numbers of the operands' type.
 KeyGradient key_gradient(const KernelSpec& spec, int number, int column, bool by_warps) {
   using By = KeyGradient::By;
@@ -50,13 +59,8 @@ KeyGradient key_gradient(const KernelSpec& spec, int number, int column, bool by
   const A& a = spec.attention_backward();
   const KernelPort& p = spec.ports[static_cast<std::size_t>(number)];
   if (p.type != a.q.type || info(p.type).bytes != 2) return {By::elements, {}};
-  if (by_warps) {
-    bool pairs = p.access.windows.empty() && p.access.via.empty() && p.alignment >= 4 &&
-                 p.access.offset % 2 == 0 && p.access.stride[column] == 1;
-    for (int i : {0, static_cast<int>(A::head), static_cast<int>(A::n)})
-      pairs = pairs && (spec.extent[i] == 1 || p.access.stride[i] % 2 == 0);
-    return {pairs ? By::lines : By::elements, {}};
-  }
+  if (by_warps)
+    return {in_pairs(spec, p, {0, A::head, A::n}, column) ? By::lines : By::elements, {}};
   const auto box =
       boxed_result(spec, number, A::batch, {A::n, A::n + 1}, column, {A::head, a.group});
   return box ? KeyGradient{By::boxes, *box} : KeyGradient{By::elements, {}};
@@ -82,8 +86,8 @@ int shared_bytes(const AttentionBackwardConfig& e, const A& a, std::int64_t dept
          weights + e.consumers * of_dq * kRows * 4 +
          (e.stages + e.stages_do) * (e.tile_q * 4 + 16) + 16 + kToRecompute +
          (a.totals() ? e.stages * e.tile_q * 4 : 0) + (blocks ? e.stages * 8 : 0) +
-         (e.beside ? 2 * 16 : 0) + (e.windows > 1 ? 4 * e.tile_q * e.tile_k + 8 : 0) +
-         kLostToAlignment;
+         (e.beside ? 2 * 16 : 0) + (!e.wide && a.additive() ? e.stages * 8 : 0) +
+         (e.windows > 1 ? 4 * e.tile_q * e.tile_k + 8 : 0) + kLostToAlignment;
 }
 
 // Tiles and stages. Nothing where shared memory has too little room. With a mask of blocks tiles
@@ -304,13 +308,16 @@ std::int64_t depths_multiplied(const KernelSpec& spec) {
 BiasGradient bias_gradient_of(const KernelSpec& spec) {
   const A& a = spec.attention_backward();
   if (a.dbias < 0) return {};
-  const Access& access = spec.ports[static_cast<std::size_t>(a.dbias)].access;
+  const KernelPort& port = spec.ports[static_cast<std::size_t>(a.dbias)];
+  const Access& access = port.access;
   const auto by = [&](int i) { return spec.extent[i] == 1 || moves_along(access, i); };
   BiasGradient b{by(A::m), by(A::n)};
   const bool of_one_head = by(0) && by(A::head);
   b.of_rows = of_one_head && b.by_query && !b.by_key;
   b.of_blocks = a.dbias_of_blocks;
   b.shared = !(of_one_head && b.by_query && b.by_key) && !b.of_blocks;
+  b.in_pairs = !b.shared && !b.of_blocks && a.additive() && port.type == a.q.type &&
+               spec.extent[A::n] % 2 == 0 && in_pairs(spec, port, {0, A::head, A::m}, A::n);
   return b;
 }
 

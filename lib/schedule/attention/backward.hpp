@@ -9,9 +9,11 @@
 namespace sinter {
 
 // Which pairs of query and key have different elements of dbias; `shared`: several have the same;
-// `of_rows`: all keys of a query, and no others; `of_blocks`: it holds sums of blocks of keys.
+// `of_rows`: all keys of a query, and no others; `of_blocks`: it holds sums of blocks of keys;
+// `in_pairs`: an element is that of dS which products take, of 16 bits, beside the next key's.
 struct BiasGradient {
-  bool by_query = true, by_key = true, shared = false, of_rows = false, of_blocks = false;
+  bool by_query = true, by_key = true, shared = false, of_rows = false, of_blocks = false,
+       in_pairs = false;
 };
 BiasGradient bias_gradient_of(const KernelSpec& spec);
 

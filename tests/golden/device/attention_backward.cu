@@ -80,10 +80,10 @@ struct Score {
   struct OfHead {};
   SINTER_DEVICE static OfHead of_head(const Args&, const Coord&) { return {}; }
   SINTER_DEVICE static float element(const Args&, const Coord&, const OfHead&, float x) {
-    return 2.0f * math::tanh(x * 0.5f);
+    return 2.0f * math::tanh(x * scale * 0.5f);
   }
   SINTER_DEVICE static float gradient(const Args&, const Coord&, const OfHead&, float x, float dy) {
-    const float t = math::tanh(x * 0.5f);
+    const float t = math::tanh(x * scale * 0.5f);
     return dy * (1.0f - t * t);
   }
 };
