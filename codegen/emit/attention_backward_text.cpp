@@ -10,6 +10,7 @@
 #include "emit/mask_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
+#include "plan/access.hpp"
 #include "plan/large_scores.hpp"
 
 namespace sinter {
@@ -148,6 +149,17 @@ bool takes_masks(const KernelSpec& spec) {
   return a.totals() || std::ranges::any_of(a.score.statements, [&](const Statement& s) {
            if (s.kind != StatementKind::scalar || s.port < 0) return s.kind == StatementKind::load;
            return is_large_score(spec.scalars[static_cast<std::size_t>(s.port)].value);
+         });
+}
+
+// Whether scores read numbers of pairs that all entries share. (Not measured, and less so beside
+// additions to a dBias that they share.)
+bool shares_pairs(const KernelSpec& spec) {
+  const A& a = spec.attention_backward();
+  return a.dbias < 0 && std::ranges::any_of(a.score.statements, [&](const Statement& s) {
+           if (s.kind != StatementKind::load) return false;
+           const Access& access = spec.ports[static_cast<std::size_t>(s.port)].access;
+           return !moves_along(access, 0) && moves_along(access, A::m) && moves_along(access, A::n);
          });
 }
 
@@ -320,6 +332,7 @@ void add_constants(const KernelSpec& spec, const AttentionBackwardConfig& e, Con
                      {"heads_together", e.heads_together}});
   if (const int parts = spec.attention_backward().parts; parts > 1) c.push_back({"parts", parts});
   if (e.in_order) c.push_back({"in_order", 1, true});
+  if (shares_pairs(spec)) c.push_back({"entries_first", 1, true});
   if (e.windows > 1) c.push_back({"windows", e.windows});
   if (e.blocks_of_round > 0) c.push_back({"blocks_of_round", e.blocks_of_round});
   if (spec.attention_backward().totals()) c.push_back({"row_totals", 1, true});

@@ -28,7 +28,8 @@
 //                     heads_together, producer_registers, consumer_registers; parts, where more
 //                     CTAs than one walk over the queries of a tile of keys; blocks_of_round, CTAs
 //                     that run at once, where they walk tile of queries by tile (QueryTile);
-//                     windows, batch entries of one tile each that a CTA takes in turn
+//                     windows, batch entries of one tile each that a CTA takes in turn;
+//                     entries_first, where these share a bias
 //   struct Args       tensor maps and pointers; OperandQ, OperandK, OperandV, OperandDO: Number,
 //                     prefetch(args), load(args, coordinates, row, k, to, barrier, blocks): boxes
 //                     of 64 elements of the head's dimension and tile_q queries, or all keys of the

@@ -43,6 +43,8 @@ struct BackwardTiles {
   }();
   // Whether rows have RowShift's totals.
   static constexpr bool totals = requires { Config::row_totals; };
+  // Whether the tiles of a head run side by side for all entries, which share a bias.
+  static constexpr bool entries_first = requires { Config::entries_first; };
   // See attention_backward_order.cuh.
   static constexpr bool in_order = requires { Config::in_order; };
   // Whether a walk has the heads of a group inside, tile of queries by tile of queries (QueryTile).
@@ -86,9 +88,10 @@ SINTER_DEVICE TileOfKeys tile_of_keys(int i) {
   const int together = Config::heads_together, group = together * S::tiles_k * S::parts;
   const int first = i / group * together, within = i % group;
   const int left = all - first, heads = left < together ? left : together;
-  const int head = first + within % heads, tile = within / heads;
-  TileOfKeys t{head / S::heads, head % S::heads * S::group, tile / S::parts * S::tile_k,
-               tile % S::parts};
+  const int number = first + within % heads, tile = within / heads,
+            entry = S::entries_first ? number % S::entries : number / S::heads,
+            head = S::entries_first ? number / S::entries : number % S::heads;
+  TileOfKeys t{entry, head * S::group, tile / S::parts * S::tile_k, tile % S::parts};
   if constexpr (S::tile_by_tile) t.from_end = i / Config::blocks_of_round % 2 == 0;
   return t;
 }
