@@ -10,7 +10,6 @@
 #include "emit/mask_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
-#include "plan/access.hpp"
 #include "plan/large_scores.hpp"
 
 namespace sinter {
@@ -152,17 +151,6 @@ bool takes_masks(const KernelSpec& spec) {
          });
 }
 
-// Whether scores read numbers of pairs that all entries share. (Not measured, and less so beside
-// additions to a dBias that they share.)
-bool shares_pairs(const KernelSpec& spec) {
-  const A& a = spec.attention_backward();
-  return a.dbias < 0 && std::ranges::any_of(a.score.statements, [&](const Statement& s) {
-           if (s.kind != StatementKind::load) return false;
-           const Access& access = spec.ports[static_cast<std::size_t>(s.port)].access;
-           return !moves_along(access, 0) && moves_along(access, A::m) && moves_along(access, A::n);
-         });
-}
-
 // What core/wgmma_instruction.cuh is to provide.
 void print_backward_products(TextWriter& out, const AttentionBackwardConfig& e,
                              const KernelSpec& spec) {
@@ -174,7 +162,8 @@ void print_backward_products(TextWriter& out, const AttentionBackwardConfig& e,
     return;
   }
   out.line("SINTER_WGMMA({}, f32)", e.tile_q);
-  out.line("SINTER_WGMMA_NAMED({}, f32)", e.tile_q == e.tile_k ? columns(A::d) : 64);
+  if (e.last_queries > 0) out.line("SINTER_WGMMA({}, f32)", e.last_queries);
+  out.line("SINTER_WGMMA_NAMED({}, f32)", e.rows_of_dq() || e.parts_of_dq() ? columns(A::d) : 64);
   for (const std::int64_t n : std::set<std::int64_t>{columns(A::d), columns(A::e)})
     out.line("SINTER_WGMMA_HELD({})", n);
 }
@@ -332,7 +321,8 @@ void add_constants(const KernelSpec& spec, const AttentionBackwardConfig& e, Con
                      {"heads_together", e.heads_together}});
   if (const int parts = spec.attention_backward().parts; parts > 1) c.push_back({"parts", parts});
   if (e.in_order) c.push_back({"in_order", 1, true});
-  if (shares_pairs(spec)) c.push_back({"entries_first", 1, true});
+  if (e.entries_first) c.push_back({"entries_first", 1, true});
+  if (e.last_queries > 0) c.push_back({"last_queries", e.last_queries});
   if (e.windows > 1) c.push_back({"windows", e.windows});
   if (e.blocks_of_round > 0) c.push_back({"blocks_of_round", e.blocks_of_round});
   if (spec.attention_backward().totals()) c.push_back({"row_totals", 1, true});

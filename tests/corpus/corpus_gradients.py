@@ -177,6 +177,10 @@ attention_backward_not_finite("queries", "Q")
 attention_backward_not_finite("keys", "K", d=128, io="f16")
 attention_backward_not_finite("results", "dO", d=72)
 attention_backward_not_finite("wide_keys", "K", h=1, d=136)
+attention_backward_not_finite("one_tile", "Q", s=140, d=32)
+attention_backward_not_finite("one_tile_of_two", "K", s=200, d=40)
+attention_backward_not_finite("one_tile_keys", "K", s=140, d=32)
+attention_backward_not_finite("one_tile_results", "dO", s=200, d=64)
 attention_backward_not_finite("f32_results", "dO", d=32, io="f32")
 
 

@@ -221,8 +221,11 @@ TEST_CASE("dQ is stored where one tile of keys has all of it") {
     return false;
   };
   CHECK(stored(few(200, 128)));
-  CHECK_FALSE(stored(few(200, 129)));
+  CHECK(stored(few(200, 256)));
+  CHECK_FALSE(stored(few(200, 257)));
+  CHECK(stored(few(200, 256, 64, {.causal_mask = true})));
   CHECK(stored(few(200, 100, 128)));
+  CHECK_FALSE(stored(few(200, 129, 72)));
   CHECK(stored(few(200, 77, 64, {.causal_mask = true})));
   CHECK(stored(few(200, 64, 64, {.softcap = 20})));
   CHECK(stored(few(90, 100, 64, {.causal_mask_bottom_right = true})));
@@ -265,6 +268,35 @@ TEST_CASE("gradients of up to 64 keys have one consumer, and several CTAs on an 
   is(few(49, 49, 104), 2, 1, 2);
 }
 
+TEST_CASE("129 to 256 keys of narrow heads are one tile") {
+  const auto is = [](const Gradients& c, int consumers, int tile_k, int last_queries) {
+    INFO(c.queries << " queries, " << c.keys << " keys, d " << c.d);
+    const AttentionBackwardConfig e = config_of(c);
+    CHECK(e.consumers == consumers);
+    CHECK(e.tile_k == tile_k);
+    CHECK(e.tile_q == 64);
+    CHECK(e.last_queries == last_queries);
+  };
+  is(few(128, 129), 3, 192, 0);
+  is(few(144, 192, 32), 3, 192, 16);
+  is(few(200, 192, 64, {.causal_mask = true}), 3, 192, 16);
+  is(few(197, 193), 2, 256, 16);
+  is(few(100, 256), 2, 256, 48);
+  is(few(10, 256), 2, 256, 16);
+  CHECK(config_of(few(200, 257)).tile_k == 128);
+  CHECK(config_of(few(200, 129, 72)).tile_k == 128);
+  // As many entries in turn as SMs leave to each; not with biases, whose boxes lie where K would.
+  const auto turns = [](std::int64_t entries, std::int64_t heads, bool bias = false) {
+    Gradients c = few(197, 197);
+    c.entries = entries, c.heads = c.key_heads = heads, c.bias = bias;
+    return config_of(c).windows;
+  };
+  CHECK(turns(64, 12) == 6);
+  CHECK(turns(11, 12) == 1);
+  CHECK(turns(22, 12) == 2);
+  CHECK(turns(64, 12, true) == 1);
+}
+
 TEST_CASE("windows whose bias has a gradient are taken in turn") {
   const auto is = [](std::int64_t entries, Gradients c, int windows, unsigned grid) {
     INFO(entries << " x " << c.heads << " windows of " << c.queries << " and " << c.keys);
@@ -302,7 +334,8 @@ TEST_CASE("kernels of gradients of few keys compile without spills", "[nvrtc]") 
        {few(200, 128, 64, {.causal_mask = true}), few(200, 100, 128, {.causal_mask = true}),
         few(4096, 77, 40), few(49, 49, 32), bias, few(64, 64, 32, {.causal_mask = true}),
         few(64, 64, 64, {.causal_mask = true}), few(200, 77, 160),
-        few(24, 24, 96, {.causal_mask = true})})
+        few(24, 24, 96, {.causal_mask = true}), few(197, 197), few(160, 160), few(192, 192, 48),
+        few(144, 144, 32)})
     for (const KernelSpec& spec : gradients_of(c, "sm_90a").kernels) {
       if (!spec.as_attention_backward()) continue;
       const EmittedKernel kernel =

@@ -52,6 +52,28 @@ TEST_CASE("gradients of attention with biases of pairs have one text for any bat
   }
 }
 
+TEST_CASE("gradients of attention whose keys are one tile have one text for a class") {
+  Classes c(
+      [](Graph& g, GraphBuilder::Extents e) {
+        const Dims dim{32, 12, e[0], 64};
+        const Tensor q = g.tensor("q", dim), k = g.tensor("k", dim), v = g.tensor("v", dim),
+                     o = g.tensor("o", dim), d_o = g.tensor("do", dim),
+                     stats = g.tensor(
+                         {.name = "stats", .dim = {32, 12, e[0], 1}, .data_type = DataType::f32});
+        const auto d = sdpa_backward(q, k, v, o, d_o, stats, {.attn_scale = 0.125});
+        g.output(d.dq, "dq"), g.output(d.dk, "dk"), g.output(d.dv, "dv");
+      },
+      {dyn("tokens", 65, 256, {65, 256})});
+  int compiled = 0;
+  for (const std::int64_t tokens : {70, 127, 128, 150, 193, 197, 256}) {
+    compiled += c.compiles({tokens});
+    const auto plan = c.plan({tokens});
+    REQUIRE(plan);
+    CHECK(plan->data().kernels.size() == 2);
+  }
+  CHECK(compiled == 1);
+}
+
 TEST_CASE("filter gradients of few channels are cut in images where plans of a class are") {
   Classes c(
       [](Graph& g, GraphBuilder::Extents e) {

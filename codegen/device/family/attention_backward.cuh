@@ -8,7 +8,7 @@
 // where dscore(m, n) is the score's derivative times ds(m, n). A CTA owns a tile of keys, whose dK
 // and dV stay in registers, and walks over the tiles of queries of all heads of its group that see
 // one of these keys. So dK and dV are summed in a fixed order. What a tile adds to dQ goes to sums
-// of f32 in memory, which start as zeros.
+// of f32 in memory, which start as zeros; where one tile has all keys, it is dQ and is stored.
 //
 // Scores are computed with keys as rows. Then what a thread holds of p and ds is what it must hold
 // of the left operand of dV and dK (engine/fragment.cuh), and only ds goes through shared memory,
@@ -21,15 +21,17 @@
 // A generated file defines
 //
 //   SINTER_WGMMA(tile_q, f32), SINTER_WGMMA_NAMED(columns, f32) for dQ's product: head_dim up to 8,
-//                     or 64 where tile_q is 64; SINTER_WGMMA_HELD(columns) once for each of
-//                     head_dim and head_dim_v up to 8
-//   struct Config     Index, Extent (entries, heads of Q, queries, keys, head_dim, head_dim_v),
-//                     group_size (heads of Q that share one of K), threads, tile_q, stages,
-//                     heads_together, producer_registers, consumer_registers; parts, where more
-//                     CTAs than one walk over the queries of a tile of keys; blocks_of_round, CTAs
-//                     that run at once, where they walk tile of queries by tile (QueryTile);
-//                     windows, batch entries of one tile each that a CTA takes in turn;
-//                     entries_first, where these share a bias
+//                     or 64 where tile_q is 64 and head_dim above it; SINTER_WGMMA_HELD(columns)
+//                     once for each of head_dim and head_dim_v up to 8; SINTER_WGMMA(last_queries,
+//                     f32)
+//   struct Config     Index, Extent (batch entries, heads of Q, queries, keys, head_dim,
+//                     head_dim_v), group_size (heads of Q that share one of K), threads, tile_q,
+//                     tile_k, stages, heads_together, producer_registers, consumer_registers;
+//                     parts, where more CTAs than one walk over the queries of a tile of keys;
+//                     blocks_of_round, CTAs that run at once, where they walk tile of queries by
+//                     tile (QueryTile); windows, batch entries of one tile of keys each that a CTA
+//                     takes in turn; last_queries, where fewer of a head's last tile are
+//                     multiplied; entries_first, where entries share a bias
 //   struct Args       tensor maps and pointers; OperandQ, OperandK, OperandV, OperandDO: Number,
 //                     prefetch(args), load(args, coordinates, row, k, to, barrier, blocks): boxes
 //                     of 64 elements of the head's dimension and tile_q queries, or all keys of the
@@ -64,61 +66,42 @@
 // CTA for each tile of keys of each head of K, or for each part of it. dQ: the sums times the
 // scale.
 #pragma once
-#include "sinter/device/family/attention_backward_products.cuh"
-#include "sinter/device/family/attention_backward_recompute.cuh"
-#include "sinter/device/family/attention_backward_stages.cuh"
+#include "sinter/device/family/attention_backward_keys.cuh"
 
 namespace sinter::attention {
 
-// A consumer's 64 keys.
+// A warpgroup that multiplies.
 template <class S, class Bounds, class Score, class Weight, class BiasGradient, class Args>
-class BackwardConsumer {
+class BackwardConsumer : public BackwardKeys<S, Bounds, Score, Args> {
   // dBias that scores' gradients go to one by one; in pairs it leaves as ds.
   using Bias = Choice<LeavesInPairs<BiasGradient>, NoBiasGradient, BiasGradient>;
   // Whether probabilities are made while the product of weights' gradients runs: where no body
   // takes both. Beside the sums of rows of dBias registers are spilled.
   static constexpr bool early =
       is_additive<Score> && !Rounds<Weight> && !(BiasGradient::wanted && !BiasGradient::by_key);
+  // What few tiles or few instructions need of the thread's number is then made of it anew.
+  static constexpr bool few_registers = S::consumers > 2;
   using Number = typename S::Number;
-  using Sums = typename S::Scores::Sums;
-  using Weights = OperandFragment<Number, S::tile_q>;
   using SumsDQ = typename S::DQ::Sums;
+  template <class Sums>
   using Pairs = PairsOfTile<false, S, Sums>;
-  const Args& args_;
-  const QueryBand<S, Bounds>& band_;
-  const BackwardStages<S, Bounds> stages_;
-  typename S::Coord c_;
-  unsigned char* const pointer_;
-  const unsigned shared_;
-  const int consumer_, lane_, warp_, key_;  // key_: the first of its keys
+  using Keys = BackwardKeys<S, Bounds, Score, Args>;
   using Products = BackwardProducts<S>;
-  const Products multiply_;
-  const unsigned line_, piece_;  // where a lane puts ds
-  const int window_;             // see each_window
+  using Keys::args_, Keys::band_, Keys::stages_, Keys::c_, Keys::pointer_, Keys::shared_,
+      Keys::consumer_, Keys::lane_, Keys::warp_, Keys::key_, Keys::multiply_, Keys::line_,
+      Keys::piece_;
+  const int window_;  // see each_window
 
  public:
   using Shift = RowShift<Score, S::totals>;
   SINTER_DEVICE BackwardConsumer(const Args& args, const QueryBand<S, Bounds>& band,
                                  const typename S::Coord& c, unsigned char* pointer,
                                  unsigned shared, int consumer, int thread, int window = 0)
-      : args_(args),
-        band_(band),
-        stages_{band, pointer, shared, consumer},
-        c_(c),
-        pointer_(pointer),
-        shared_(shared),
-        consumer_(consumer),
-        lane_(thread % 32),
-        warp_(thread / 32 % 4),
-        key_(band.from + consumer * 64),
-        multiply_{shared, consumer},
-        line_(shared + S::ds + (consumer * 64 + warp_ * 16 + lane_ % 16) * 128),
-        piece_((lane_ % 8 ^ lane_ / 16) * 16),
-        window_(window) {}
+      : Keys(args, band, c, pointer, shared, consumer, thread, window), window_(window) {}
 
   // The gradients of a tile of keys, stored; of `part` of the queries.
   template <class Wanted, class ResultDK, class ResultDV>
-  SINTER_DEVICE NanRows run(int part) const {
+  SINTER_DEVICE NanRows<S::blocks> run(int part) const {
     if (band_.count() > 0) sum<Wanted>();
     // Which thread it is, and where hidden pairs take registers which tile, is asked anew: what
     // held it through the walk was spilled.
@@ -131,77 +114,44 @@ class BackwardConsumer {
       if constexpr (!S::packed) band.from = tile.from;  // there it is the number of a tile
     }
     return BackwardConsumer(args_, band, c, pointer_, shared_,
-                            __shfl_sync(~0u, thread / 128, 0) - 1, thread)
+                            __shfl_sync(~0u, thread / 128, 0) - 1, thread, window_)
         .template finish<Wanted, ResultDK, ResultDV>(place_of_part<S>(c, part));
   }
   template <class Wanted, class ResultDK, class ResultDV>
-  SINTER_DEVICE NanRows finish(const typename S::Coord& place) const {
-    using TileK = typename S::TileK;
-    using TileV = typename S::TileV;
-    typename S::DK::Sums dk;
-    typename S::DV::Sums dv;
-    dk.clear(), dv.clear();
-    NanRows nan;
-    if (band_.count() == 0) {  // no query sees one of them
-      stages_.template clear_lines<TileK>(shared_ + S::k, 0, S::tile_k);
-      stages_.template clear_lines<TileV>(shared_ + S::v, 0, S::tile_k);
-      store<ResultDV, TileV, S::depth_v>(shared_ + S::v);
-    } else {
-      if constexpr (Wanted::dk) typename Products::DK{}.get(dk);
-      if constexpr (Wanted::dv) typename Products::DV{}.get(dv);
-      if constexpr (hides_pairs<Bounds>) {
-        nan.add(dk), nan.add(dv);
-        if (nan.any()) to_recompute<S>(pointer_).sums[consumer_] = 1;
-      }
-      put<ResultDV, TileV>(dv, shared_ + S::v);
-      store<ResultDV, TileV, S::depth_v>(shared_ + S::v);
-      dk.each([](int, float& x) { x *= Score::scale; });
-      stages_.meet_all();  // nobody reads K any more
-      put<ResultDK, TileK>(dk, shared_ + S::k);
-    }
-    store<ResultDK, TileK, S::depth>(shared_ + S::k);
-    store_elements<ResultDV, 5, S::depth_v>(dv, place);
-    store_elements<ResultDK, 4, S::depth>(dk, place);
-    if (threadIdx.x % 128 == 0) hopper::wait_for_stores<0>();
+  SINTER_DEVICE NanRows<S::blocks> finish(const typename S::Coord& place) const {
+    NanRows<S::blocks> nan;
+    for_each_number<S::blocks>([&]<int block>() {
+      this->template finish_block<Wanted, ResultDK, ResultDV, block>(place, nan);
+    });
+    if (!S::keys_ahead && threadIdx.x % 128 == 0) hopper::wait_for_stores<0>();
     return nan;
   }
-
   // Of windows, the sums of dBias: before the first one and behind the last.
   SINTER_DEVICE void clear_bias() const {
     if constexpr (BiasGradient::wanted) held_bias().clear();
   }
   SINTER_DEVICE void put_bias() const {
     if constexpr (BiasGradient::wanted)
-      held_bias().template put<BiasGradient>(args_, Pairs(c_, QueryTile<S>(band_), key_));
-  }
-
-  // What is recomputed of a warp's keys: a lane has an element of each strip of these.
-  static constexpr int keys_of_warp = 16,
-                       strips = ((S::depth > S::depth_v ? S::depth : S::depth_v) + 31) / 32;
-  SINTER_DEVICE int first_key() const { return key_ + warp_ * 16; }
-  SINTER_DEVICE int element_of_dk(int strip) const { return lane_ + 32 * strip; }
-  SINTER_DEVICE int element_of_dv(int strip) const { return lane_ + 32 * strip; }
-  template <class ResultDK, class ResultDV>
-  SINTER_DEVICE void store_tiles() const {
-    store<ResultDV, typename S::TileV, S::depth_v>(shared_ + S::v);
-    store<ResultDK, typename S::TileK, S::depth>(shared_ + S::k);
-    if (threadIdx.x % 128 == 0) hopper::wait_for_stores<0>();
+      held_bias().template put<BiasGradient>(
+          args_, Pairs<typename S::template Scores<>::Sums>(c_, QueryTile<S>(band_), key_));
   }
 
  private:
   // ---- between products
 
   // f(the first of four registers of two neighbouring queries, these queries' numbers at `rows`)
-  template <class F>
+  template <class Sums, class F>
   SINTER_DEVICE void each_pair(int rows, const F& f) const {
     const float2* from = reinterpret_cast<const float2*>(pointer_ + rows) + lane_ % 4;
 #pragma unroll
     for (int j = 0; j < Sums::count / 4; ++j) f(4 * j, from[4 * j]);
   }
   // Whether a tile may hold pairs that do not see each other.
-  SINTER_DEVICE bool is_cut(const QueryTile<S>& at) const {
+  SINTER_DEVICE bool is_cut(const QueryTile<S>& at, int block) const {
     constexpr int by_diagonal = QueryBand<S, Bounds>::cut_by_diagonal;
-    if constexpr (by_diagonal > 0)
+    if constexpr (S::parts_of_dq)
+      return band_.cuts_keys(at.row(), key_ + block * 64);
+    else if constexpr (by_diagonal > 0)
       return at.tile < at.begin + by_diagonal;
     else if constexpr (hides_pairs<Bounds>)
       return band_.is_cut(at.row(), to_recompute<S>(pointer_).cut_end);
@@ -209,14 +159,16 @@ class BackwardConsumer {
       return band_.is_cut(at.row());
   }
   // Sums become scores, and these probabilities.
-  SINTER_DEVICE void weigh(Sums& s, const QueryTile<S>& at, int stage,
+  template <class Sums>
+  SINTER_DEVICE void weigh(Sums& s, const QueryTile<S>& at, int stage, int block,
                            const PipelineState<2>& boxes, bool cut) const {
     if constexpr (!Score::plain)
-      score_pairs<Score>(args_, Pairs(c_, at, key_), s, read_beside(boxes));
-    if (cut) mask(s, at, minus_infinity());
+      score_pairs<Score>(args_, Pairs<Sums>(c_, at, key_ + block * 64), s,
+                         read_beside(boxes, block));
+    if (cut) mask(s, at, block, minus_infinity());
     const float2* largest =
         reinterpret_cast<const float2*>(pointer_ + S::largest + stage * S::tile_q * 4) + lane_ % 4;
-    each_pair(S::lse + stage * S::tile_q * 4, [&](int i, float2 lse) {
+    each_pair<Sums>(S::lse + stage * S::tile_q * 4, [&](int i, float2 lse) {
       const float2 most = S::totals ? largest[i] : float2{};
 #pragma unroll
       for (int e = 0; e < 4; ++e)
@@ -224,55 +176,58 @@ class BackwardConsumer {
                                     e % 2 == 0 ? lse.x : lse.y, e % 2 == 0 ? most.x : most.y);
     });
   }
-  SINTER_DEVICE auto draw(const QueryTile<S>& at) const {
+  template <class Sums>
+  SINTER_DEVICE auto draw(const QueryTile<S>& at, int block) const {
     if constexpr (DrawsBits<Weight>)
-      return Pairs(c_, at, key_).template draw<Weight>(args_);
+      return Pairs<Sums>(c_, at, key_ + block * 64).template draw<Weight>(args_);
     else
       return NothingDrawn{};
   }
   SINTER_DEVICE auto held_bias() const {
-    if constexpr (S::windows > 1)
-      return BiasOfWindows<Sums>{shared_ + S::dbias + (warp_ * 32 + lane_) * 16};
+    if constexpr (S::holds_dbias)
+      return BiasOfWindows<typename S::template Scores<>::Sums>{shared_ + S::dbias +
+                                                                (warp_ * 32 + lane_) * 16};
     else
       return NothingHeld{};
   }
-  SINTER_DEVICE auto read_beside(const PipelineState<2>& boxes) const {
+  SINTER_DEVICE auto read_beside(const PipelineState<2>& boxes, int block) const {
     if constexpr (S::takes_boxes) {
       typename S::PipeBoxes{shared_ + S::pipe_boxes}.wait(boxes);
       return BesideFromBoxes<typename S::Box::Number>{
-          shared_ + S::place_of_box(boxes.stage, 0, consumer_), S::TileDS::panel_bytes, warp_ * 16};
+          shared_ + S::place_of_box(boxes.stage, 0, consumer_ * S::blocks + block),
+          S::TileDS::panel_bytes, warp_ * 16};
     } else {
       return ReadByScores{};
     }
   }
-  template <class Drawn>
+  template <class Sums, class Drawn>
   SINTER_DEVICE void weigh_and_differentiate(Sums& s, Sums& dp, const QueryTile<S>& at, int stage,
-                                             const PipelineState<2>& boxes,
+                                             int block, const PipelineState<2>& boxes,
                                              const Drawn& drawn) const {
     const float* lse = reinterpret_cast<const float*>(pointer_ + S::lse) + stage * S::tile_q;
     const float* largest =
         reinterpret_cast<const float*>(pointer_ + S::largest) + stage * S::tile_q;
     const float* delta = reinterpret_cast<const float*>(pointer_ + S::delta) + stage * S::tile_q;
-    attention::weigh_and_differentiate<Score, Weight, Bias>(band_, args_, Pairs(c_, at, key_), lse,
-                                                            largest, delta, s, dp, drawn,
-                                                            held_bias(), read_beside(boxes));
+    attention::weigh_and_differentiate<Score, Weight, Bias>(
+        band_, args_, Pairs<Sums>(c_, at, key_ + block * 64), lse, largest, delta, s, dp, drawn,
+        held_bias(), read_beside(boxes, block));
   }
   // And gradients of weights those of scores, which dBias gets.
-  template <class Drawn>
+  template <class Sums, class Drawn>
   SINTER_DEVICE void differentiate_bias(Sums& p, Sums& dp, const QueryTile<S>& at, int stage,
-                                        const Drawn& drawn, bool cut) const {
-    int key = key_;
+                                        int block, const Drawn& drawn, bool cut) const {
+    int key = key_ + block * 64;
     hardware::compute_here(key);  // and with it where elements of dBias lie
-    const Pairs pairs(c_, at, key);
+    const Pairs<Sums> pairs(c_, at, key);
     const auto of_head = Weight::of_head(args_, pairs.c);
     BiasGradientOfTile<Bias, Sums, false> bias;
-    each_pair(S::delta + stage * S::tile_q * 4, [&](int i, float2 delta) {
+    each_pair<Sums>(S::delta + stage * S::tile_q * 4, [&](int i, float2 delta) {
       differentiate_four<Weight>(args_, pairs, of_head, p, dp, i, delta, drawn);
     });
-    if (hides_pairs<Bounds> && cut) mask(dp, at, 0.0f);  // again: whatever Delta is
+    if (hides_pairs<Bounds> && cut) mask(dp, at, block, 0.0f);  // again: whatever Delta is
 #pragma unroll
     for (int i = 0; i < Sums::count; i += 4) {
-      if constexpr (S::windows > 1) {
+      if constexpr (S::holds_dbias) {
         held_bias().add(i / 4, {dp.at[i], dp.at[i + 1], dp.at[i + 2], dp.at[i + 3]});
       } else {
 #pragma unroll
@@ -284,18 +239,23 @@ class BackwardConsumer {
   }
   // In place of what belongs to pairs that do not see each other. The queries that see a key are an
   // interval; counted from the thread's first one, the registers' places are known when compiling.
-  SINTER_DEVICE void mask(Sums& x, const QueryTile<S>& at, float masked) const {
+  template <class Sums>
+  SINTER_DEVICE void mask(Sums& x, const QueryTile<S>& at, int block, float masked) const {
     // Else a key is seen by all queries from the first one on.
     using Queries = QueryBand<S, Bounds>;
     constexpr bool ends = Queries::may_end || Queries::ends_rows || Bounds::has_left;
-    const int m = at.row() + Sums::column(0);
-    int key = key_;
+    int key = key_ + block * 64, query = Sums::column(0), row = 0;
     // Few tiles are cut: the walk has no register for what these alone read.
     if constexpr (hides_pairs<Bounds> && !S::packed)
-      key = to_recompute<S>(pointer_).tile.from + consumer_ * 64;
+      key = to_recompute<S>(pointer_).tile.from + (consumer_ * S::blocks + block) * 64;
+    if constexpr (few_registers) {
+      const unsigned thread = hardware::thread() % 128u;
+      row = thread / 32 * 16 + thread % 32 / 4, query = thread % 4 * 2;
+    }
+    const int m = at.row() + query;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int n = key + Sums::row(2 * r);
+      const int n = few_registers ? key + row + 8 * r : key + Sums::row(2 * r);
       const int first = band_.first(n) - m, end = band_.stop(n) - m;
 #pragma unroll
       for (int i = 2 * r; i < Sums::count; i += i % 2 == 0 ? 1 : 3) {
@@ -306,45 +266,58 @@ class BackwardConsumer {
   }
   // Into the tile that dQ's product reads: of each four registers, eight keys and eight queries.
   // It takes the place of boxes that the consumer's warps have read.
-  SINTER_DEVICE void store_ds(const Weights& ds, int half) const {
+  template <class Weights>
+  SINTER_DEVICE void store_ds(const Weights& ds, int half, int block) const {
     if constexpr (S::takes_boxes) stages_.template wait_at_mine<kOneConsumer, 128>();
+    unsigned line = line_, piece = piece_;
+    if constexpr (few_registers) {
+      const unsigned thread = hardware::thread() - 128u, lane = thread % 32;
+      line = shared_ + S::ds + (thread / 32 * 16 + lane % 16) * 128;
+      piece = (lane % 8 ^ lane / 16) * 16;
+    }
 #pragma unroll
-    for (int j = 0; j < Weights::steps; ++j) hopper::put_blocks(place_of_ds(j, half), ds.at[j]);
+    for (int j = 0; j < Weights::steps; ++j)
+      hopper::put_blocks(place_of_ds(line, piece, j, half, block), ds.at[j]);
     hopper::fence_async_proxy();
   }
   // Of 16 queries and the warp's keys, where a lane writes or reads eight.
-  SINTER_DEVICE unsigned place_of_ds(int j, int half) const {
-    return line_ + half * S::TileDS::bytes + j / 4 * S::TileDS::panel_bytes + (piece_ ^ j % 4 * 32);
+  static SINTER_DEVICE unsigned place_of_ds(unsigned line, unsigned piece, int j, int half,
+                                            int block) {
+    return line + half * S::TileDS::bytes + block * 64 * 128 + j / 4 * S::TileDS::panel_bytes +
+           (piece ^ j % 4 * 32);
   }
 
   // ---- a tile
 
-  SINTER_DEVICE void start_scores(Sums& s, QueryTile<S>& at,
-                                  const typename S::PipeQ::State& state) const {
-    stages_.wait_for_q(state, at);
-    multiply_.scores(s, state.stage);
-  }
   // The operands of dV and dK, of weights (or of sums, where the score is a function of these) and
   // of dp; of a few queries at a time, so that few registers hold both.
-  template <class Drawn>
+  template <class Weights, class Sums, class Drawn>
   SINTER_DEVICE void finish(Weights& p, Weights& ds, Sums& s, Sums& dp, const QueryTile<S>& at,
-                            int stage, const PipelineState<2>& boxes, const Drawn& drawn,
+                            int stage, int block, const PipelineState<2>& boxes, const Drawn& drawn,
                             bool cut) const {
     if constexpr (!early) {
-      weigh_and_differentiate(s, dp, at, stage, boxes, drawn);
+      weigh_and_differentiate(s, dp, at, stage, block, boxes, drawn);
     } else if (cut) {
-      mask(dp, at, 0.0f);
+      mask(dp, at, block, 0.0f);
     }
-    constexpr bool derives = early && !Bias::wanted;
+    // What leaves as dBias is masked once more: whatever Delta is.
+    constexpr bool masks_bias = early && LeavesInPairs<BiasGradient> && hides_pairs<Bounds>,
+                   derives = early && !Bias::wanted && !masks_bias;
     if constexpr (early && S::marks_unseen)
       if (reinterpret_cast<const int*>(pointer_ + S::unseen)[2 * stage] != 0)
-        each_pair(S::lse + stage * S::tile_q * 4,
-                  [&](int i, float2 lse) { clear_unseen(s, dp, i, lse); });
-    if constexpr (early && Bias::wanted) differentiate_bias(s, dp, at, stage, drawn, cut);
-    const Pairs pairs(c_, at, key_);
+        each_pair<Sums>(S::lse + stage * S::tile_q * 4,
+                        [&](int i, float2 lse) { clear_unseen(s, dp, i, lse); });
+    if constexpr (early && Bias::wanted) differentiate_bias(s, dp, at, stage, block, drawn, cut);
+    const Pairs<Sums> pairs(c_, at, key_ + block * 64);
     const auto of_head = Weight::of_head(args_, pairs.c);
+    if constexpr (masks_bias) {
+      each_pair<Sums>(S::delta + stage * S::tile_q * 4, [&](int i, float2 delta) {
+        differentiate_four<Weight>(args_, pairs, of_head, s, dp, i, delta, drawn);
+      });
+      if (cut) mask(dp, at, block, 0.0f);
+    }
     wgmma::pin(s), wgmma::pin(dp);
-    each_pair(S::delta + stage * S::tile_q * 4, [&](int i, float2 delta) {
+    each_pair<Sums>(S::delta + stage * S::tile_q * 4, [&](int i, float2 delta) {
       if constexpr (derives)
         differentiate_four<Weight>(args_, pairs, of_head, s, dp, i, delta, drawn);
 #pragma unroll
@@ -356,132 +329,129 @@ class BackwardConsumer {
     });
   }
 
+  // What is held of a tile of so many queries. The walk declares it: what sum_tile() did would be
+  // new in each turn, and is spilled.
+  template <int queries>
+  struct OfTile {
+    Accumulator<float, queries> s, dp;
+    OperandFragment<Number, queries> p, ds;
+  };
   // ---- all tiles
 
   // `Wanted`: Gradients.
   template <class Wanted>
   SINTER_DEVICE void sum() const {
-    if constexpr (Wanted::dk) typename Products::DK{}.clear();
-    if constexpr (Wanted::dv) typename Products::DV{}.clear();
+    for_each_number<S::blocks>([&]<int block>() {
+      if constexpr (Wanted::dk) typename Products::template DK<block>{}.clear();
+      if constexpr (Wanted::dv) typename Products::template DV<block>{}.clear();
+    });
     QueryTile<S> at(band_);
     typename S::PipeQ::State state;
-    // Behind dQ's product, or its rows that hidden pairs may have summed again: both read ds.
-    constexpr bool boxes_early = Wanted::dq && !hides_pairs<Bounds>;
-    const typename S::PipeBoxes pipe_boxes{shared_ + S::pipe_boxes};
     PipelineState<2> boxes;
     const int count = band_.count(), before = window_ * count;
     state.skip(before), boxes.skip(before);
     stages_.wait_for_keys(window_);
+    if constexpr (Wanted::dq && S::parts_of_dq && hides_pairs<Bounds>) stages_.look_at_keys();
 #pragma unroll 1
     for (int i = 0; i < count; ++i, stages_.advance(at), state.advance()) {
-      Sums s, dp;
+      OfTile<S::tile_q> tile;
+      OfTile<S::last_queries> last;
       SumsDQ dq;
-      start_scores(s, at, state);
-      stages_.wait_for_do(state, at);
-      if constexpr (Wanted::ds) multiply_.weights_gradient(dp, state.stage);
-      const auto drawn = draw(at);
-      const bool cut = early && is_cut(at);
-      wgmma::wait<Wanted::ds ? 1 : 0>(s);
-      if constexpr (early) weigh(s, at, state.stage, boxes, cut);
-      if constexpr (Wanted::ds)
-        wgmma::wait<0>(dp);
+      if (S::last_queries < S::tile_q && at.tile == S::tiles_q - 1)
+        sum_tile<Wanted>(last, dq, at, state, boxes, i, before);
       else
-        dp.clear();
-      Weights p, ds;
-      finish(p, ds, s, dp, at, state.stage, boxes, drawn, cut);
-      const int half = (before + i) & 1;
-      if constexpr (Wanted::dq || LeavesInPairs<BiasGradient>) store_ds(ds, half);
-      if constexpr (Wanted::dv) multiply_.add_dv(p, state.stage);
-      if constexpr (Wanted::dq) {
+        sum_tile<Wanted>(tile, dq, at, state, boxes, i, before);
+    }
+  }
+  // A block of keys: what dV and dK are summed of, ds where dQ's product reads it.
+  template <class Wanted, int block, int queries>
+  SINTER_DEVICE void sum_block(OfTile<queries>& held, QueryTile<S>& at,
+                               const typename S::PipeQ::State& state, PipelineState<2>& boxes,
+                               int i, int before) const {
+    auto& [s, dp, p, ds] = held;
+    constexpr int last = S::blocks - 1;
+    if constexpr (block == 0) stages_.wait_for_q(state, at);
+    multiply_.scores(s, state.stage, block);
+    if constexpr (block == 0)
+      stages_.wait_for_do(state, at);
+    else  // for the registers of the block before
+      wgmma::wait<1>(p, ds);
+    if constexpr (Wanted::ds) multiply_.weights_gradient(dp, state.stage, block);
+    const auto drawn = draw<Accumulator<float, queries>>(at, block);
+    const bool cut = early && is_cut(at, block);
+    wgmma::wait<Wanted::ds ? 1 : 0>(s);
+    if constexpr (early) weigh(s, at, state.stage, block, boxes, cut);
+    if constexpr (Wanted::ds)
+      wgmma::wait<0>(dp);
+    else
+      dp.clear();
+    finish(p, ds, s, dp, at, state.stage, block, boxes, drawn, cut);
+    const int half = S::places_of_ds > 1 ? (before + i) & 1 : 0;
+    if constexpr (block == 0 && S::keys_ahead) {
+      if (i == 0 && window_ > 0 && threadIdx.x % 128 == 0) {  // results of the window before
+        hopper::wait_for_stores<0>();
+        hopper::arrive(shared_ + S::free_keys + S::barrier_of_keys(window_ - 1));
+      }
+      stages_.template wait_at_mine<kOneConsumer, 128>();  // dQ of the tile before is multiplied
+    }
+    if constexpr (Wanted::dq || LeavesInPairs<BiasGradient>) store_ds(ds, half, block);
+    if constexpr (Wanted::dv) multiply_.template add_dv<block>(p, state.stage);
+    if constexpr (Wanted::dk && block < last) multiply_.template add_dk<block>(ds, state.stage);
+    if constexpr (LeavesInPairs<BiasGradient> && block < last) store_bias<block>(ds, at, half);
+  }
+  // dBias, from what the warp has written of ds; beside products.
+  template <int block, class Weights>
+  SINTER_DEVICE void store_bias(const Weights&, const QueryTile<S>& at, int half) const {
+    using Sums = typename S::template Scores<>::Sums;
+    store_bias_in_pairs<BiasGradient, Weights::steps>(
+        args_, Pairs<Sums>(c_, at, key_ + block * 64 + warp_ * 16),
+        [&](int j) { return place_of_ds(line_, piece_, j, half, block); });
+  }
+  // `queries`: of the tile, that are multiplied; `i`: the number of the tile among all.
+  template <class Wanted, int queries>
+  SINTER_DEVICE void sum_tile(OfTile<queries>& held, SumsDQ& dq, QueryTile<S>& at,
+                              const typename S::PipeQ::State& state, PipelineState<2>& boxes, int i,
+                              int before) const {
+    constexpr int last = S::blocks - 1;
+    // Behind dQ's product, or its rows that hidden pairs may have summed again: both read ds.
+    constexpr bool boxes_early = Wanted::dq && !hides_pairs<Bounds>;
+    const typename S::PipeBoxes pipe_boxes{shared_ + S::pipe_boxes};
+    if constexpr (Wanted::dq && S::parts_of_dq) stages_.take_parts();
+    for_each_number<S::blocks>(
+        [&]<int block>() { sum_block<Wanted, block>(held, at, state, boxes, i, before); });
+    auto& [s, dp, p, ds] = held;
+    const int half = S::places_of_ds > 1 ? (before + i) & 1 : 0;
+    if constexpr (Wanted::dq) {
+      if constexpr (S::parts_of_dq)
+        stages_.template wait_at_mine<kOneConsumer, 128>();
+      else
         stages_.meet_all();
-        multiply_.dq(half);
-      } else if constexpr (Wanted::dk) {
-        multiply_.add_dk(ds, state.stage);
-      }
-      if constexpr (LeavesInPairs<BiasGradient>)  // beside products
-        store_bias_in_pairs<BiasGradient, Weights::steps>(
-            args_, Pairs(c_, at, key_ + warp_ * 16), [&](int j) { return place_of_ds(j, half); });
-      if constexpr (Wanted::dv) wgmma::wait<Wanted::dq || Wanted::dk ? 1 : 0>(p);
-      // One lane tells the barrier for its warp. The other lanes have read lse and delta of the
-      // stage: all consumers have met since, and without dq a product has taken what was made of
-      // them, so that the loads are complete. (racecheck takes the arrival for that lane's alone
-      // and names the other lanes' reads.)
-      stages_.pipe_do().release_stage(state.stage);
-      if constexpr (Wanted::dq) {
-        if constexpr (Wanted::dk) multiply_.add_dk(ds, state.stage);
-        wgmma::wait<Wanted::dk ? 1 : 0>();
-        if constexpr (S::takes_boxes && boxes_early) pipe_boxes.release(boxes);
-        typename Products::DQ{}.template get<0, S::columns_of_dq / 8>(dq.at);
-        stages_.template add_dq<typename Wanted::ResultDQ>(dq, S::ds + half * S::TileDS::bytes,
-                                                           S::column_of_dq(consumer_, 0));
-      }
-      if constexpr (S::takes_boxes && !boxes_early) pipe_boxes.release(boxes);
-      boxes.advance();
-      if constexpr (Wanted::dk) wgmma::wait<0>(ds);
-      stages_.pipe_q().release_stage(state.stage);
+      multiply_.dq(half);
+    } else if constexpr (Wanted::dk) {
+      multiply_.template add_dk<last>(ds, state.stage);
     }
-  }
-
-  // 64 rows of a result, into the shared memory of a tile that nobody reads any more.
-  template <class Result, class Tile, int columns>
-  SINTER_DEVICE void put(Accumulator<float, columns>& sums, unsigned tile) const {
-    if constexpr (!by_lines<Result>) return;
-    const unsigned line = tile + Tile::further(consumer_ * 64) + (warp_ * 16 + lane_ % 16) * 128;
-    const auto rounded = to_operand<Number>(widened(sums));
-#pragma unroll
-    for (int j = 0; j < rounded.steps; ++j)
-      hopper::put_blocks(line + j / 4 * Tile::panel_bytes + (piece_ ^ j % 4 * 32), rounded.at[j]);
-    hopper::fence_async_proxy();
-    stages_.template wait_at_mine<kOneConsumer, 128>();
-  }
-  // And from there to memory, by one thread; by all where some of the rows are the next sequence's.
-  template <class Result, class Tile, int width>
-  SINTER_DEVICE void store(unsigned tile) const {
-    if constexpr (by_lines<Result>) store_tile<Result, Tile, width>(tile);
-  }
-  template <class Result, class Tile, int width>
-  SINTER_DEVICE void store_tile(unsigned tile) const {
-    if constexpr (S::packed) {
-      const int lines = band_.band.columns - key_;
-      if (lines < 64) {
-#pragma unroll
-        for (int panel = 0; panel < Tile::panels; ++panel)
-          stages_.template store_lines_of<Result, width>(args_, c_,
-                                                         static_cast<int>(tile - shared_) +
-                                                             Tile::further(consumer_ * 64) +
-                                                             panel * Tile::panel_bytes,
-                                                         panel * 64, key_, lines);
-        return;
-      }
+    if constexpr (LeavesInPairs<BiasGradient>) store_bias<last>(ds, at, half);
+    if constexpr (Wanted::dv) wgmma::wait<Wanted::dq || Wanted::dk ? 1 : 0>(p);
+    // One lane tells the barrier for its warp. The other lanes have read lse and delta of the
+    // stage: all consumers have met since, and without dq a product has taken what was made of
+    // them, so that the loads are complete. (racecheck takes the arrival for that lane's alone
+    // and names the other lanes' reads.)
+    stages_.pipe_do().release_stage(state.stage);
+    if constexpr (Wanted::dq) {
+      if constexpr (Wanted::dk) multiply_.template add_dk<last>(ds, state.stage);
+      wgmma::wait<Wanted::dk ? 1 : 0>();
+      if constexpr (S::takes_boxes && boxes_early) pipe_boxes.release(boxes);
+      typename Products::DQ{}.template get<0, S::columns_of_dq / 8>(dq.at);
+      const int from = S::ds + half * S::TileDS::bytes;
+      if constexpr (S::parts_of_dq)
+        stages_.template add_parts<typename Wanted::ResultDQ>(dq, from);
+      else
+        stages_.template add_dq<typename Wanted::ResultDQ>(dq, from, S::column_of_dq(consumer_, 0));
     }
-    if (threadIdx.x % 128 != 0) return;
-#pragma unroll
-    for (int panel = 0; panel < Tile::panels; ++panel)
-      Result::store(args_, c_, key_, panel * 64,
-                    tile + Tile::further(consumer_ * 64) + panel * Tile::panel_bytes);
-    hopper::commit_stores();
-  }
-  // From registers.
-  template <class Result, int along, int width, int columns>
-  SINTER_DEVICE void store_elements(Accumulator<float, columns>& sums,
-                                    const typename S::Coord& place) const {
-    using Held = Accumulator<float, columns>;
-    if constexpr (by_elements<Result>)
-      put_elements<Result, along>(
-          args_, place, sums, 1.0f, S::packed ? band_.band.columns : S::keys, width,
-          [&](int i) { return key_ + Held::row(i); }, [](int i) { return Held::column(i); });
-  }
-  // With whole blocks of 16 columns.
-  template <int columns>
-  static SINTER_DEVICE auto widened(const Accumulator<float, columns>& sums) {
-    if constexpr (columns % 16 == 0) {
-      return sums;
-    } else {
-      Accumulator<float, columns + 8> all;
-#pragma unroll
-      for (int i = 0; i < all.count; ++i) all.at[i] = i < sums.count ? sums.at[i] : 0.0f;
-      return all;
-    }
+    if constexpr (S::takes_boxes && !boxes_early) pipe_boxes.release(boxes);
+    boxes.advance();
+    if constexpr (Wanted::dk) wgmma::wait<0>(ds);
+    stages_.pipe_q().release_stage(state.stage);
   }
 };
 

@@ -367,7 +367,8 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
                 dq.each([&](int i, float& x) {
                   if (is_nan(x))
                     x = dq_element<S>(memory.pointer, S::ds, 0,
-                                      block * 16 + lane / 4 + i / 2 % 2 * 8, e * 16 + dq.column(i));
+                                      block * 16 + lane / 4 + i / 2 % 2 * 8, e * 16 + dq.column(i),
+                                      0, S::tile_k);
                 });
             }
             dq.each([&](int i, float& x) {
@@ -392,16 +393,17 @@ SINTER_DEVICE void run_backward_by_warps(const Args& args) {
   store_keys<ResultDV, Number, 5, S::depth_v, S>(args, place, key, dv, 1.0f);
   store_keys<ResultDK, Number, 4, S::depth, S>(args, place, key, dk, Score::scale);
   if constexpr (recomputes_keys<Number, Bounds>) {
-    NanRows nan;
-    nan.add(dk), nan.add(dv);
-    if (!nan.any()) return;
+    NanRows<1> nan;
+    nan.add<0>(dk), nan.add<0>(dv);
+    if (!nan.any<0>()) return;
     __syncwarp();                        // other lanes have stored the elements
     const int own = hardware::thread();  // nothing made of it is held by the walk
     const auto element = [&](int j) { return own % 32 + 32 * j; };
     constexpr int elements = S::depth > S::depth_v ? S::depth : S::depth_v;
     recompute_keys<S, Wanted, BackwardOperands<Q, K, V, DO, Rows, Score, Weight>,
                    (elements + 31) / 32>(
-        args, c, band, tile.from + own / 32 * 16, 16, nan, element, element,
+        args, c, band, [&](int i) { return tile.from + own / 32 * 16 + i; }, 16, nan, element,
+        element,
         [&](int n, int i, float x) { store_key<ResultDK, Number, 4>(args, place, n, i, x); },
         [&](int n, int i, float x) { store_key<ResultDV, Number, 5>(args, place, n, i, x); });
   }

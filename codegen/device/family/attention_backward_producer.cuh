@@ -9,7 +9,8 @@
 namespace sinter::attention {
 
 // Named barriers; 0 is that of all threads.
-inline constexpr int kAllConsumers = 1, kFullDQ = 2, kEmptyDQ = 4, kOneConsumer = 6;
+inline constexpr int kAllConsumers = 1, kFullDQ = 2, kEmptyDQ = 4, kOneConsumer = 6, kFullPart = 9,
+                     kEmptyPart = 11;
 
 template <class S>
 inline constexpr bool takes_boxes = [] {
@@ -45,9 +46,9 @@ SINTER_DEVICE void load_boxes(const Args& args, const typename S::Coord& c, int 
 #pragma unroll
   for (int panel = 0; panel < S::tile_q / 64; ++panel)
 #pragma unroll
-    for (int consumer = 0; consumer < S::consumers; ++consumer)
-      S::Box::load(args, c, row + panel * 64, key + consumer * 64,
-                   shared + S::place_of_box(state.stage, panel, consumer), pipe.full(state), 0);
+    for (int keys = 0; keys < S::tile_k / 64; ++keys)
+      S::Box::load(args, c, row + panel * 64, key + keys * 64,
+                   shared + S::place_of_box(state.stage, panel, keys), pipe.full(state), 0);
   state.advance();
 }
 
@@ -63,34 +64,49 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
   QueryTile<S> at = QueryTile<S>::first(band);
   const int count = band.count();
   state_q.skip(window * count), state_do.skip(window * count), state_boxes.skip(window * count);
-  const auto load_k = [&] {
-    hopper::arrive_and_expect(shared + S::full_k, S::TileK::bytes);
-    load_panels<K, typename S::TileK>(args, c, band.from, shared + S::k, shared + S::full_k);
+  const auto load_k = [&](int window) {
+    const unsigned full = shared + S::full_k + S::barrier_of_keys(window);
+    hopper::arrive_and_expect(full, S::TileK::bytes);
+    load_panels<K, typename S::TileK>(args, c, band.from, shared + S::place_of_keys(window) + S::k,
+                                      full);
+  };
+  const auto load_v = [&](int window) {
+    const unsigned full = shared + S::full_v + S::barrier_of_keys(window);
+    hopper::arrive_and_expect(full, S::TileV::bytes);
+    load_panels<V, typename S::TileV>(args, c, band.from, shared + S::place_of_keys(window) + S::v,
+                                      full);
   };
 #pragma unroll 1
   for (int i = 0; i < count; ++i, at.advance(band), state_q.advance(), state_do.advance()) {
     c.at[1] = at.head;
-    if (S::windows == 1 && i == 0) load_k();
+    const bool first = i == 0 && (!S::keys_ahead || window == 0);
+    if (!S::holds_dbias && first) load_k(window);
     // Consumers give their place back before that of Q.
     if constexpr (takes_boxes<S>) load_boxes<S>(args, c, at.row(), band.from, shared, state_boxes);
     pipe_q.acquire(state_q);
     pipe_q.expect(state_q, S::TileQ::bytes);
     load_panels<Q, typename S::TileQ>(
         args, c, at.row(), shared + S::q + state_q.stage * S::TileQ::bytes, pipe_q.full(state_q));
-    if constexpr (S::windows > 1)
+    if constexpr (S::holds_dbias)
       if (i == 0) {  // where the results of the window before have left
         if (window > 0) hopper::wait(shared + S::free_keys, (window & 1) ^ 1);
-        load_k();
+        load_k(window);
       }
-    if (i == 0) {
-      hopper::arrive_and_expect(shared + S::full_v, S::TileV::bytes);
-      load_panels<V, typename S::TileV>(args, c, band.from, shared + S::v, shared + S::full_v);
-    }
+    if (first) load_v(window);
     pipe_do.acquire(state_do);
     pipe_do.expect(state_do, S::TileDO::bytes);
     load_panels<DO, typename S::TileDO>(args, c, at.row(),
                                         shared + S::d_o + state_do.stage * S::TileDO::bytes,
                                         pipe_do.full(state_do));
+  }
+  if constexpr (S::keys_ahead) {
+    const int next = window + 1;
+    if (next == S::windows || static_cast<int>(c.at[0]) + 1 == S::entries) return;
+    // Where the results of the window before this one have left.
+    if (window > 0)
+      hopper::wait(shared + S::free_keys + S::barrier_of_keys(next), S::phase_of_keys(next) ^ 1);
+    c.at[0] += 1;
+    load_k(next), load_v(next);
   }
 }
 
@@ -214,6 +230,41 @@ SINTER_DEVICE void round_rows(unsigned char* box, float factor) {
   }
 }
 
+// A consumer's part of 64 rows of dQ for another consumer, whose threads hold the same elements.
+// Each warp takes of shared memory what its rows of put_rows take.
+template <int columns, class F>
+SINTER_DEVICE void each_four(unsigned part, const F& f) {
+  const int thread = hardware::thread() % 128;
+#pragma unroll
+  for (int i = 0; i < columns / 8; ++i)
+    f(4 * i, part + i / 4 * 8192 + thread / 32 * 2048 + i % 4 * 512 + thread % 32 * 16);
+}
+template <int columns>
+SINTER_DEVICE void put_part(const Accumulator<float, columns>& dq, unsigned part) {
+  each_four<columns>(part, [&](int i, unsigned to) {
+    warp_matrix::put(to, uint4{__float_as_uint(dq.at[i]), __float_as_uint(dq.at[i + 1]),
+                               __float_as_uint(dq.at[i + 2]), __float_as_uint(dq.at[i + 3])});
+  });
+}
+template <int columns>
+SINTER_DEVICE void add_part(Accumulator<float, columns>& dq, unsigned part) {
+  each_four<columns>(part, [&](int i, unsigned from) {
+    const float4 x = warp_matrix::get_four(from);
+    dq.at[i] += x.x, dq.at[i + 1] += x.y, dq.at[i + 2] += x.z, dq.at[i + 3] += x.w;
+  });
+}
+// Back from where put_rows has left them.
+template <int columns>
+SINTER_DEVICE void get_rows(Accumulator<float, columns>& dq, const unsigned char* from) {
+  __syncwarp();
+  dq.each([&](int i, float& x) {
+    const int row = dq.row(i), e = dq.column(i);
+    x = *reinterpret_cast<const float*>(from + e / 32 * 8192 + row * 128 +
+                                        (e % 32 / 4 ^ row % 8) * 16 + e % 4 * 4);
+  });
+  __syncwarp();
+}
+
 // Rows of dQ from number `rows` on, which are the next one's of packed sequences: zeros, which they
 // are but for NaN among a sequence's keys.
 template <class S>
@@ -236,16 +287,16 @@ SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const QueryBand
   QueryTile<S> at = QueryTile<S>::first(band);
   const int count = band.count(), lane = static_cast<int>(threadIdx.x) % 32;
   const unsigned from = shared + S::dq + consumer * S::bytes_of_dq;
-  if constexpr (hides_pairs<Bounds>) {
+  if constexpr (hides_pairs<Bounds> && !S::parts_of_dq) {
     // The consumer reads it behind the first turn at the barrier.
     bool finite = true;
     if (count > 0) {
       hopper::wait(shared + S::full_k, window & 1);
 #pragma unroll
       for (int add = 0; add < S::adds_of_dq(consumer); ++add)
-        finite =
-            is_finite<S>(band, pointer + S::k, S::column_of_dq(consumer, add), S::columns_of_dq) &&
-            finite;
+        finite = is_finite<S>(band, pointer + S::k, 0, S::tile_k, S::column_of_dq(consumer, add),
+                              S::columns_of_dq) &&
+                 finite;
     }
     if (lane == 0) to_recompute<S>(pointer).keys[consumer] = !finite;
   }

@@ -10,39 +10,54 @@ namespace sinter::attention {
 
 template <class S>
 struct BackwardProducts {
-  using Weights = OperandFragment<typename S::Number, S::tile_q>;
+  // Of 64 keys and so many queries.
+  template <int queries>
+  using Sums = Accumulator<float, queries>;
+  template <int queries>
+  using Weights = OperandFragment<typename S::Number, queries>;
   unsigned shared;
   int consumer;
+  unsigned keys = shared;  // from which on K and V lie (S::place_of_keys)
 
   using DQ = NamedAccumulator<float, S::columns_of_dq, 0>;
-  using DK = HeldAccumulator<S::DK::Shape::columns, 1>;
-  using DV = HeldAccumulator<S::DV::Shape::columns, 2>;
+  template <int block>  // of 64 keys
+  using DK = HeldAccumulator<S::DK::Shape::columns, 2 * block + 1>;
+  template <int block>
+  using DV = HeldAccumulator<S::DV::Shape::columns, 2 * block + 2>;
 
-  static SINTER_DEVICE void declare() { DQ::declare(), DK::declare(), DV::declare(); }
+  static SINTER_DEVICE void declare() {
+    DQ::declare();
+    for_each_number<S::blocks>([&]<int block>() { DK<block>::declare(), DV<block>::declare(); });
+  }
+  SINTER_DEVICE int first_key(int block) const { return (consumer * S::blocks + block) * 64; }
 
-  SINTER_DEVICE void scores(typename S::Scores::Sums& s, int stage) const {
+  template <int queries>
+  SINTER_DEVICE void scores(Sums<queries>& s, int stage, int block) const {
     wgmma::fence(s);
-    S::Scores::template multiply<S::steps>(
-        s, S::TileK::descriptor(shared + S::k + S::TileK::further(consumer * 64)),
+    S::template Scores<queries>::template multiply<S::steps>(
+        s, S::TileK::descriptor(keys + S::k + S::TileK::further(first_key(block))),
         S::TileQ::descriptor(shared + S::q + stage * S::TileQ::bytes), false);
     wgmma::commit();
   }
-  SINTER_DEVICE void weights_gradient(typename S::DWeights::Sums& dp, int stage) const {
+  template <int queries>
+  SINTER_DEVICE void weights_gradient(Sums<queries>& dp, int stage, int block) const {
     wgmma::fence(dp);
-    S::DWeights::template multiply<S::steps_v>(
-        dp, S::TileV::descriptor(shared + S::v + S::TileV::further(consumer * 64)),
+    S::template DWeights<queries>::template multiply<S::steps_v>(
+        dp, S::TileV::descriptor(keys + S::v + S::TileV::further(first_key(block))),
         S::TileDO::descriptor(shared + S::d_o + stage * S::TileDO::bytes), false);
     wgmma::commit();
   }
-  SINTER_DEVICE void add_dv(Weights& p, int stage) const {
+  template <int block, int queries>
+  SINTER_DEVICE void add_dv(Weights<queries>& p, int stage) const {
     wgmma::fence(p);
-    DV{}.template add_product<typename S::DV, typename S::TileDOByLine>(
+    DV<block>{}.template add_product<typename S::DV, typename S::TileDOByLine>(
         p, S::TileDOByLine::descriptor(shared + S::d_o + stage * S::TileDO::bytes));
     wgmma::commit();
   }
-  SINTER_DEVICE void add_dk(Weights& ds, int stage) const {
+  template <int block, int queries>
+  SINTER_DEVICE void add_dk(Weights<queries>& ds, int stage) const {
     wgmma::fence(ds);
-    DK{}.template add_product<typename S::DK, typename S::TileQByLine>(
+    DK<block>{}.template add_product<typename S::DK, typename S::TileQByLine>(
         ds, S::TileQByLine::descriptor(shared + S::q + stage * S::TileQ::bytes));
     wgmma::commit();
   }
@@ -50,10 +65,11 @@ struct BackwardProducts {
     wgmma::fence();
     S::DQ::multiply(
         DQ{},
-        S::TileDS::descriptor(shared + S::ds + half * S::TileDS::bytes +
-                              (S::rows_of_dq ? consumer * S::TileDS::panel_bytes : 0)),
-        S::TileKByLine::descriptor(shared + S::k +
-                                   (S::rows_of_dq ? 0 : consumer * S::TileKByLine::panel_bytes)),
+        S::KeysOfDS::descriptor(shared + S::ds + half * S::TileDS::bytes +
+                                S::key_of_dq(consumer) * 128 +
+                                (S::rows_of_dq ? consumer * S::TileDS::panel_bytes : 0)),
+        S::KeysOfK::descriptor(keys + S::k + S::key_of_dq(consumer) * 128 +
+                               S::column_of_dq(consumer, 0) / 64 * S::TileKByLine::panel_bytes),
         false);
     wgmma::commit();
   }

@@ -123,10 +123,12 @@ SINTER_DEVICE KeyElements recompute_key(const Args& args, typename S::Coord c,
   return sums;
 }
 
-// Which of the 16 keys that are a warp's rows of sums have some that are NaN.
+// Which of the 16 keys that are a warp's rows of sums have some that are NaN, in each of so many
+// `blocks` of keys.
+template <int blocks>
 struct NanRows {
-  unsigned lanes[2] = {};  // those that hold one, of its rows 0 to 7 and 8 to 15
-  template <int columns>
+  unsigned lanes[2 * blocks] = {};  // those that hold one, of a block's rows 0 to 7 and 8 to 15
+  template <int block, int columns>
   SINTER_DEVICE void add(const Accumulator<float, columns>& sums) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -134,12 +136,19 @@ struct NanRows {
 #pragma unroll
       for (int i = 2 * r; i < columns / 2; i += 4)
         found = found || is_nan(sums.at[i], sums.at[i + 1]);
-      lanes[r] |= __ballot_sync(0xffffffffu, found);
+      lanes[2 * block + r] |= __ballot_sync(0xffffffffu, found);
     }
   }
-  SINTER_DEVICE bool any() const { return (lanes[0] | lanes[1]) != 0; }
+  template <int block>
+  SINTER_DEVICE bool any() const {
+    return (lanes[2 * block] | lanes[2 * block + 1]) != 0;
+  }
   SINTER_DEVICE bool operator()(int row) const {
-    return ((row < 8 ? lanes[0] : lanes[1]) >> row % 8 * 4 & 15u) != 0;
+    unsigned of_row = lanes[0];
+#pragma unroll
+    for (int i = 1; i < 2 * blocks; ++i)
+      if (row >= 8 * i) of_row = lanes[i];
+    return (of_row >> row % 8 * 4 & 15u) != 0;
   }
 };
 
@@ -179,19 +188,19 @@ struct NanColumns {
   }
 };
 
-// Of the keys from `first` on those for which is_nan_key(i) holds, by a warp: of_dk(j) and of_dv(j)
-// are a lane's elements, number j of so many `strips`; put_dk and put_dv (key, element, result)
-// take what they are. Keys from the end on do not exist.
-template <class S, class Wanted, class Operands, int strips, class Bounds, class Args, class IsNan,
-          class OfDK, class OfDV, class PutDK, class PutDV>
+// Of the `keys` key_of(i) those for which is_nan_key(i) holds, by a warp: of_dk(j) and of_dv(j) are
+// a lane's elements, number j of so many `strips`; put_dk and put_dv (key, element, result) take
+// what they are. Keys from the end on do not exist.
+template <class S, class Wanted, class Operands, int strips, class Bounds, class Args, class KeyOf,
+          class IsNan, class OfDK, class OfDV, class PutDK, class PutDV>
 SINTER_DEVICE void recompute_keys(const Args& args, const typename S::Coord& c,
-                                  const QueryBand<S, Bounds>& band, int first, int keys,
+                                  const QueryBand<S, Bounds>& band, const KeyOf& key_of, int keys,
                                   const IsNan& is_nan_key, const OfDK& of_dk, const OfDV& of_dv,
                                   const PutDK& put_dk, const PutDV& put_dv) {
   const int end = S::packed ? band.band.columns : S::keys;
 #pragma unroll 1
   for (int i = 0; i < keys * strips; ++i) {
-    const int key = first + i / strips, dk = of_dk(i % strips), dv = of_dv(i % strips);
+    const int key = key_of(i / strips), dk = of_dk(i % strips), dv = of_dv(i % strips);
     if (!is_nan_key(i / strips) || key >= end) continue;
     const KeyElements of_key = recompute_key<S, Wanted, Operands>(args, c, band, key, dk, dv);
     if (Wanted::dk && dk < S::depth) put_dk(key, dk, of_key.dk * Operands::Score::scale);
@@ -222,18 +231,20 @@ SINTER_DEVICE void put_recomputed(const Args& args, const Coord& place, unsigned
 
 // ---- dQ
 
-// Whether the columns of a consumer's dQ have numbers of K in them that are not finite; by a warp.
+// Whether some columns of keys have no numbers in them that are not finite, of keys [first, end) of
+// the tile that exist; by a warp.
 template <class S, class Band>
-SINTER_DEVICE bool is_finite(const Band& band, const unsigned char* k, int column, int columns) {
+SINTER_DEVICE bool is_finite(const Band& band, const unsigned char* k, int first, int end,
+                             int column, int columns) {
   using Tile = typename S::TileK;
   const unsigned exponent = S::Number::encode(-minus_infinity()).bits, both = exponent * 0x10001u,
                  lowest = (exponent & -exponent) * 0x10001u;
-  const int keys = band.band.columns - band.from, lines = keys < S::tile_k ? keys : S::tile_k;
+  const int keys = band.band.columns - band.from, lines = keys < end ? keys : end;
   unsigned carried = 0;  // past an exponent of ones
 #pragma unroll 1
   for (int panel = column / 64; panel * 64 < column + columns; ++panel)
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x) % 32; i < lines * 8; i += 32) {
+    for (int i = first * 8 + static_cast<int>(threadIdx.x) % 32; i < lines * 8; i += 32) {
       const uint4 x = *reinterpret_cast<const uint4*>(k + panel * Tile::panel_bytes + i * 16);
       carried |= ((x.x & both) + lowest) | ((x.y & both) + lowest) | ((x.z & both) + lowest) |
                  ((x.w & both) + lowest);
@@ -241,9 +252,11 @@ SINTER_DEVICE bool is_finite(const Band& band, const unsigned char* k, int colum
   return !__any_sync(0xffffffffu, (carried & 0x80008000u) != 0);
 }
 
-// An element of a tile's dQ, the sum over its keys. `k` and `ds`: where these lie in shared memory.
+// An element of a tile's dQ, the sum over some keys, [first, end). `k` and `ds`: where these lie in
+// shared memory.
 template <class S>
-SINTER_DEVICE float dq_element(const unsigned char* shared, int ds, int k, int query, int element) {
+SINTER_DEVICE float dq_element(const unsigned char* shared, int ds, int k, int query, int element,
+                               int first, int end) {
   const auto number = [&](int at) {
     if constexpr (sizeof(typename S::Number) == 2)
       return reinterpret_cast<const typename S::Number*>(shared + at)->decode();
@@ -252,7 +265,7 @@ SINTER_DEVICE float dq_element(const unsigned char* shared, int ds, int k, int q
   };
   float sum = 0;
 #pragma unroll 1
-  for (int key = 0; key < S::tile_k && !is_nan(sum); ++key) {
+  for (int key = first; key < end && !is_nan(sum); ++key) {
     const float x = number(ds + S::place_of_ds(query, key));
     if (x != 0.0f) sum = math::fma(x, number(k + S::TileK::place(key, element)), sum);
   }
@@ -261,7 +274,8 @@ SINTER_DEVICE float dq_element(const unsigned char* shared, int ds, int k, int q
 // Of a consumer's rows of dQ, as put_rows has left them at `sums`, those of the calling warp: what
 // is NaN, again.
 template <class S, int columns>
-SINTER_DEVICE void recompute_dq(unsigned char* shared, int sums, int ds, int row, int column) {
+SINTER_DEVICE void recompute_dq(unsigned char* shared, int sums, int ds, int k, int row, int column,
+                                int first_key) {
   const int thread = hardware::thread() % 128;  // anew: nothing made of it is held by the walk
   __syncwarp();
 #pragma unroll 1
@@ -269,7 +283,8 @@ SINTER_DEVICE void recompute_dq(unsigned char* shared, int sums, int ds, int row
     const int r = thread / 32 * 16 + i / columns, e = i % columns;
     float* const to = reinterpret_cast<float*>(shared + sums + e / 32 * 8192 + r * 128 +
                                                (e % 32 / 4 ^ r % 8) * 16 + e % 4 * 4);
-    if (is_nan(*to)) *to = dq_element<S>(shared, ds, S::k, row + r, column + e);
+    if (is_nan(*to))
+      *to = dq_element<S>(shared, ds, k, row + r, column + e, first_key, first_key + S::keys_of_dq);
   }
 }
 

@@ -13,7 +13,7 @@ namespace sinter::attention {
 // of has infinite or NaN elements; and which tile of keys it is, so that no register holds this
 // through the walk.
 struct ToRecompute {
-  int sums[2], keys[2];
+  int sums[3], keys[3];
   TileOfKeys tile;
   int cut_end;  // QueryBand::cut_end
   static constexpr int bytes = 48;
@@ -75,10 +75,8 @@ struct BoxOfScore<Score> {
 };
 
 template <class Config, class Bounds, class Q, class K, class V, class DO, class Score>
-struct BackwardShape
-    : LoadedBackwardTiles<Config, Q, 64 * (Config::threads / 128 - 1), sequences_of<Bounds>()> {
-  using B =
-      LoadedBackwardTiles<Config, Q, 64 * (Config::threads / 128 - 1), sequences_of<Bounds>()>;
+struct BackwardShape : LoadedBackwardTiles<Config, Q, Config::tile_k, sequences_of<Bounds>()> {
+  using B = LoadedBackwardTiles<Config, Q, Config::tile_k, sequences_of<Bounds>()>;
   using B::consumers, B::tile_k, B::tile_q, B::panels, B::panels_v, B::depth, B::depth_v, B::up,
       B::windows;
   using typename B::Number, typename B::Numbers, typename B::TileQ, typename B::TileDO,
@@ -88,23 +86,61 @@ struct BackwardShape
   using TileQByLine = typename B::template ByLine<tile_q, panels>;
   using TileDOByLine = typename B::template ByLine<tile_q, panels_v>;
 
-  // Of keys and queries: a consumer's 64 keys are the rows, so that what is made of the sums is the
-  // left operand of dV and dK as it lies in the registers.
-  using Scores = Mma<Shape<64, tile_q>, Numbers, TileK, TileQ>;
-  using DWeights = Mma<Shape<64, tile_q>, Numbers, TileV, TileDO>;
+  // Of 64 keys, of a consumer.
+  static constexpr int blocks = tile_k / 64 / consumers;
+  static_assert(tile_k == 64 * blocks * consumers && blocks <= 2);
+
+  // Of keys and queries: 64 keys of a consumer are the rows, so that what is made of the sums is
+  // the left operand of dV and dK as it lies in the registers.
+  template <int queries = tile_q>
+  using Scores = Mma<Shape<64, queries>, Numbers, TileK, TileQ>;
+  template <int queries>
+  using DWeights = Mma<Shape<64, queries>, Numbers, TileV, TileDO>;
+  // Of a head's last tile, where fewer than tile_q are multiplied.
+  static constexpr int last_queries = [] {
+    if constexpr (requires { Config::last_queries; })
+      return Config::last_queries;
+    else
+      return tile_q;
+  }();
   using DV = Mma<Shape<64, up(depth_v, 8)>, Numbers, Registers, TileDOByLine>;
   using DK = Mma<Shape<64, up(depth, 8)>, Numbers, Registers, TileQByLine>;
-  // Of dQ's tile a consumer has 64 rows, or 64 columns where there are no more rows.
-  static constexpr bool rows_of_dq = tile_q == tile_k;
-  static_assert(rows_of_dq || (tile_q == 64 && panels == consumers),
-                "the consumers share a tile of dQ by rows or by panels");
-  static constexpr int columns_of_dq = rows_of_dq ? up(depth, 8) : 64;
-  using DQ = Mma<Shape<64, columns_of_dq>, Numbers, TileDS, TileKByLine>;
+  // Of dQ's tile a consumer has 64 rows, or 64 columns where there are no more rows; or, where
+  // there is one panel of these, what its own keys sum to: the first consumer adds such parts.
+  static constexpr bool rows_of_dq = tile_q == tile_k, parts_of_dq = tile_k > 128;
+  static_assert(rows_of_dq || (tile_q == 64 && panels == (parts_of_dq ? 1 : consumers)),
+                "the consumers share a tile of dQ by rows, by panels or by keys");
+  static constexpr int columns_of_dq = rows_of_dq || parts_of_dq ? up(depth, 8) : 64;
+  static constexpr int keys_of_dq = parts_of_dq ? 64 * blocks : tile_k;
+  using KeysOfDS = SharedTile<Number, Major::mn, tile_q, keys_of_dq>;
+  using KeysOfK = typename B::template ByLine<keys_of_dq, panels>;
+  using DQ = Mma<Shape<64, columns_of_dq>, Numbers, KeysOfDS, KeysOfK>;
   static constexpr int bytes_of_dq = up(columns_of_dq, 32) * 64 * 4;  // a consumer's
   // What a consumer adds at once, how often for a tile of queries, and the place of it.
   static constexpr int adds_of_dq(int) { return 1; }
   static constexpr int row_of_dq(int consumer) { return rows_of_dq ? consumer * 64 : 0; }
-  static constexpr int column_of_dq(int consumer, int) { return rows_of_dq ? 0 : consumer * 64; }
+  static constexpr int key_of_dq(int consumer) { return parts_of_dq ? consumer * keys_of_dq : 0; }
+  static constexpr int column_of_dq(int consumer, int) {
+    return rows_of_dq || parts_of_dq ? 0 : consumer * 64;
+  }
+
+  // Whether windows have one tile of queries, too, and dBias is added up over them.
+  static constexpr bool holds_dbias = windows > 1 && !parts_of_dq;
+  // Else the keys of the next window come while this one's are multiplied: in turns they lie in two
+  // places. For these ds has one place, not two in turns.
+  static constexpr bool keys_ahead = windows > 1 && parts_of_dq;
+  static constexpr int places_of_keys = keys_ahead ? 2 : 1, places_of_ds = keys_ahead ? 1 : 2,
+                       bytes_of_keys = TileK::bytes + TileV::bytes;
+  static constexpr SINTER_DEVICE int place_of_keys(int window) {
+    return keys_ahead ? (window & 1) * bytes_of_keys : 0;
+  }
+  // Of the barriers of a window's keys: how far they lie from the first one's, and their phase.
+  static constexpr SINTER_DEVICE int barrier_of_keys(int window) {
+    return keys_ahead ? (window & 1) * 8 : 0;
+  }
+  static constexpr SINTER_DEVICE int phase_of_keys(int window) {
+    return keys_ahead ? window / 2 & 1 : window & 1;
+  }
 
   using PipeQ = Pipeline<stages>;
   using PipeDO = PipeQ;
@@ -114,29 +150,30 @@ struct BackwardShape
   // Whether it is said of each tile if it has rows that see nothing, as masks of -infinity leave
   // them: what they hold is not to make their scores' gradients NaN.
   static constexpr bool marks_unseen = is_additive<Score> && !Score::plain;
-  static constexpr int box_bytes = 64 * 64 * 2, boxes = tile_q / 64 * consumers;
-  // Of number `panel` of 64 queries and a consumer's keys, in a half of ds.
-  static constexpr int place_of_box(int half, int panel, int consumer) {
-    return ds + half * TileDS::bytes + panel * TileDS::panel_bytes + consumer * box_bytes;
+  static constexpr int box_bytes = 64 * 64 * 2, boxes = tile_q / 64 * (tile_k / 64);
+  // Of number `panel` of 64 queries and number `keys` of 64 keys, in a half of ds.
+  static constexpr int place_of_box(int half, int panel, int keys) {
+    return ds + half * TileDS::bytes + panel * TileDS::panel_bytes + keys * box_bytes;
   }
 
   // Shared memory, from a multiple of 1024 on.
-  static constexpr int k = 0, v = k + TileK::bytes, q = v + TileV::bytes,
+  static constexpr int k = 0, v = k + TileK::bytes, q = k + places_of_keys * bytes_of_keys,
                        d_o = q + stages * TileQ::bytes, ds = d_o + stages * TileDO::bytes,
-                       dq = ds + 2 * TileDS::bytes, dbias = dq + consumers * bytes_of_dq,
-                       lse = dbias + (windows > 1 ? tile_k * tile_q * 4 : 0),
+                       dq = ds + places_of_ds * TileDS::bytes, dbias = dq + consumers * bytes_of_dq,
+                       lse = dbias + (holds_dbias ? tile_k * tile_q * 4 : 0),
                        largest = lse + stages * tile_q * 4,
                        delta = largest + (B::totals ? stages * tile_q * 4 : 0),
                        pipe_q = delta + stages * tile_q * 4, pipe_do = pipe_q + PipeQ::bytes,
-                       full_k = pipe_do + PipeDO::bytes, full_v = full_k + 8,
-                       free_keys = full_v + 8, walked = free_keys + (windows > 1 ? 8 : 0),
+                       full_k = pipe_do + PipeDO::bytes, full_v = full_k + 8 * places_of_keys,
+                       free_keys = full_v + 8 * places_of_keys,
+                       walked = free_keys + (windows > 1 ? 8 * places_of_keys : 0),
                        pipe_boxes = walked + (Bounds::has_blocks ? stages * 8 : 0),
                        unseen = pipe_boxes + (takes_boxes ? PipeBoxes::bytes : 0),
                        recompute = unseen + (marks_unseen ? stages * 8 : 0),
                        end = recompute + ToRecompute::bytes;
   static constexpr int shared_bytes = end + SharedMemory::lost;
   static_assert(shared_bytes == Config::shared_bytes);
-  static_assert(windows == 1 || consumers == 1, "one consumer says that keys are free");
+  static_assert(!holds_dbias || consumers == 1, "one consumer says that keys are free");
 };
 
 }  // namespace sinter::attention

@@ -15,15 +15,16 @@ struct BackwardStages {
   unsigned char* const pointer;
   const unsigned shared;
   const int consumer;
+  const int keys = 0;  // from where on K and V lie (S::place_of_keys)
 
   SINTER_DEVICE typename S::PipeQ pipe_q() const { return {shared + S::pipe_q}; }
   SINTER_DEVICE typename S::PipeDO pipe_do() const { return {shared + S::pipe_do}; }
   SINTER_DEVICE void meet_all() const { hopper::wait_at<kAllConsumers, S::consumers * 128>(); }
 
   SINTER_DEVICE void wait_for_keys(int window = 0) const {
-    hopper::wait(shared + S::full_k, window & 1);
+    hopper::wait(shared + S::full_k + S::barrier_of_keys(window), S::phase_of_keys(window));
     clear_keys<typename S::TileK>(shared + S::k);
-    hopper::wait(shared + S::full_v, window & 1);
+    hopper::wait(shared + S::full_v + S::barrier_of_keys(window), S::phase_of_keys(window));
     clear_keys<typename S::TileV>(shared + S::v);
   }
   SINTER_DEVICE void wait_for_q(const typename S::PipeQ::State& state, QueryTile<S>& at) const {
@@ -48,8 +49,10 @@ struct BackwardStages {
   SINTER_DEVICE void wait_at_mine() const {
     if (consumer == 0)
       hopper::wait_at<first, threads>();
-    else
+    else if (S::consumers < 3 || consumer == 1)
       hopper::wait_at<first + 1, threads>();
+    else
+      hopper::wait_at<first + 2, threads>();
   }
   // What is summed of dQ goes to the warp that adds it, or stores it (`ResultDQ`). `ds`: what it
   // was made of; `column`: the first one.
@@ -65,7 +68,7 @@ struct BackwardStages {
     if (!stores_dq<ResultDQ> || !finite) put_rows(dq, shared + sums);
     if constexpr (hides_pairs<Bounds>)
       if (!finite) {
-        recompute_dq<S, columns>(pointer, sums, ds, S::row_of_dq(consumer), column);
+        recompute_dq<S, columns>(pointer, sums, ds, S::k, S::row_of_dq(consumer), column, 0);
         if constexpr (stores_dq<ResultDQ>)
           round_rows<typename S::Number, columns>(pointer + sums, ResultDQ::factor);
       }
@@ -74,6 +77,50 @@ struct BackwardStages {
       hopper::pass<kFullDQ, 160>();
     else
       hopper::pass<kFullDQ + 1, 160>();
+  }
+
+  // Where each consumer has what its own keys sum to (S::parts_of_dq), the first one adds the parts
+  // of a tile of queries and has it stored. Before the tile: the others may put theirs.
+  SINTER_DEVICE void take_parts() const {
+    if (consumer == 0)
+      for_each_number<S::consumers - 1>([&]<int i>() { hopper::pass<kEmptyPart + i, 256>(); });
+  }
+  template <class ResultDQ, int columns>
+  SINTER_DEVICE void add_parts(Accumulator<float, columns>& dq, int ds) const {
+    const int own = S::dq + consumer * S::bytes_of_dq;
+    if (consumer == 0)
+      hopper::wait_at<kEmptyDQ, 160>();
+    else
+      for_each_number<S::consumers - 1>([&]<int i>() {
+        if (consumer == i + 1) hopper::wait_at<kEmptyPart + i, 256>();
+      });
+    if constexpr (hides_pairs<Bounds>)
+      if (to_recompute<S>(pointer).keys[consumer] != 0) {
+        put_rows(dq, shared + own);
+        recompute_dq<S, columns>(pointer, own, ds, keys + S::k, 0, 0, S::key_of_dq(consumer));
+        get_rows(dq, pointer + own);
+      }
+    for_each_number<S::consumers - 1>([&]<int i>() {
+      if (consumer == 0) {
+        hopper::wait_at<kFullPart + i, 256>();
+        add_part(dq, shared + S::dq + (i + 1) * S::bytes_of_dq);
+      } else if (consumer == i + 1) {
+        put_part(dq, shared + own);
+        hopper::pass<kFullPart + i, 256>();
+      }
+    });
+    if (consumer != 0) return;
+    put_rounded<typename S::Number>(dq, shared + own, ResultDQ::factor);
+    hopper::fence_async_proxy();
+    hopper::pass<kFullDQ, 160>();
+  }
+  // Whether the keys of this consumer are finite, as they are in shared memory.
+  SINTER_DEVICE void look_at_keys() const {
+    const int thread = static_cast<int>(threadIdx.x) % 128, own = S::keys_of_dq / 4,
+              first = S::key_of_dq(consumer) + thread / 32 * own;
+    if (!is_finite<S>(band, pointer + keys + S::k, first, first + own, 0, S::depth) &&
+        thread % 32 == 0)
+      to_recompute<S>(pointer).keys[consumer] = 1;
   }
 
   // Clears lines `from` to `lines` of a tile; the others' part of them is cleared by the others.
@@ -120,11 +167,21 @@ struct BackwardStages {
   }
 };
 
+template <class S>
+SINTER_DEVICE void clear_marks(unsigned char* shared) {
+  volatile ToRecompute& marks = to_recompute<S>(shared);
+#pragma unroll
+  for (int i = 0; i < S::consumers; ++i) {
+    marks.sums[i] = 0;
+    if constexpr (S::parts_of_dq) marks.keys[i] = 0;
+  }
+}
+
 // What a consumer's sums had of NaN, once more. Results that have left shared memory are changed
 // there and leave it again.
 template <class S, class Consumer, class Bounds, class Operands, class Wanted, class ResultDK,
           class ResultDV, class Args, class Nan>
-SINTER_DEVICE void recompute_results(const Args& args, const Nan& nan) {
+SINTER_DEVICE void recompute_results(const Args& args, const Nan& nan, int window) {
   const SharedMemory memory;
   const int thread = hardware::thread(), number = thread / 128 - 1;
   const volatile ToRecompute& kept = to_recompute<S>(memory.pointer);
@@ -136,7 +193,8 @@ SINTER_DEVICE void recompute_results(const Args& args, const Nan& nan) {
   const auto place = place_of_part<S>(c, tile.part);
   const QueryBand<S, Bounds> band(args, c, tile.from, tile);
   const unsigned shared = memory.address;
-  const Consumer consumer(args, band, c, memory.pointer, shared, number, thread);
+  const Consumer consumer(args, band, c, memory.pointer, shared, number, thread, window);
+  const unsigned keys = shared + S::place_of_keys(window);
   const BackwardStages<S, Bounds> stages{band, memory.pointer, shared, number};
   constexpr bool in_tiles = by_lines<ResultDK> || by_lines<ResultDV>;
   if constexpr (in_tiles) {
@@ -146,16 +204,16 @@ SINTER_DEVICE void recompute_results(const Args& args, const Nan& nan) {
     __syncwarp();  // other lanes have stored the elements
   }
   recompute_keys<S, Wanted, Operands, Consumer::strips>(
-      args, c, band, consumer.first_key(), Consumer::keys_of_warp, nan,
+      args, c, band, [&](int i) { return consumer.key_of(i); }, Consumer::keys_of_warp, nan,
       [&](int strip) { return consumer.element_of_dk(strip); },
       [&](int strip) { return consumer.element_of_dv(strip); },
       [&](int key, int e, float x) {
-        put_recomputed<ResultDK, typename S::TileK, 4>(args, place, shared + S::k, band.from, key,
-                                                       e, x);
+        put_recomputed<ResultDK, typename S::TileK, 4>(args, place, keys + S::k, band.from, key, e,
+                                                       x);
       },
       [&](int key, int e, float x) {
-        put_recomputed<ResultDV, typename S::TileV, 5>(args, place, shared + S::v, band.from, key,
-                                                       e, x);
+        put_recomputed<ResultDV, typename S::TileV, 5>(args, place, keys + S::v, band.from, key, e,
+                                                       x);
       });
   if constexpr (in_tiles) {
     hopper::fence_async_proxy();
@@ -185,11 +243,15 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
       S::Box::prefetch(args);
       typename S::PipeBoxes{shared + S::pipe_boxes}.init(1, S::consumers * 4);
     }
-    to_recompute<S>(memory.pointer).sums[0] = 0;
-    to_recompute<S>(memory.pointer).sums[1] = 0;
+    clear_marks<S>(memory.pointer);
     hopper::barrier_init(shared + S::full_k, 1);
     hopper::barrier_init(shared + S::full_v, 1);
-    if constexpr (S::windows > 1) hopper::barrier_init(shared + S::free_keys, 1);
+    if constexpr (S::windows > 1) hopper::barrier_init(shared + S::free_keys, S::consumers);
+    if constexpr (S::keys_ahead) {
+      hopper::barrier_init(shared + S::full_k + 8, 1);
+      hopper::barrier_init(shared + S::full_v + 8, 1);
+      hopper::barrier_init(shared + S::free_keys + 8, S::consumers);
+    }
     hopper::barriers_are_ready();
   }
   __syncthreads();
@@ -212,7 +274,7 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
       } else if constexpr (is_wanted<SumsDQ>) {
         if (warp == 2)
           add_dq<S, SumsDQ, 0>(args, at, band, memory.pointer, shared, window);
-        else if constexpr (S::consumers > 1)
+        else if constexpr (S::consumers > 1 && !S::parts_of_dq)
           add_dq<S, SumsDQ, 1>(args, at, band, memory.pointer, shared, window);
       }
     });
@@ -220,10 +282,10 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
   }
   hopper::take_registers<Config::consumer_registers>();
   const auto consumer_of = [&](int window, const typename S::Coord& at) {
-    return Consumer(args, band, at, memory.pointer, shared, S::windows > 1 ? 0 : warpgroup - 1,
+    return Consumer(args, band, at, memory.pointer, shared, S::holds_dbias ? 0 : warpgroup - 1,
                     static_cast<int>(threadIdx.x), window);
   };
-  if constexpr (S::windows > 1) consumer_of(0, c).clear_bias();
+  if constexpr (S::holds_dbias) consumer_of(0, c).clear_bias();
   each_window<S>(c, [&](int window, const typename S::Coord& at) {
     const auto run = [&] {
       return consumer_of(window, at).template run<Wanted, ResultDK, ResultDV>(tile.part);
@@ -240,17 +302,20 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
         to.entry = static_cast<int>(at.at[0]);
         to.head = tile.head, to.from = tile.from, to.part = tile.part;
         to.from_end = tile.from_end;
-        if constexpr (S::windows > 1) kept.sums[0] = 0;
+        if constexpr (S::windows > 1) clear_marks<S>(memory.pointer);
       }
       hopper::wait_at<kAllConsumers, S::consumers * 128>();
       const auto nan = run();
-      recompute_results<S, Consumer, Bounds, Operands, Wanted, ResultDK, ResultDV>(args, nan);
+      recompute_results<S, Consumer, Bounds, Operands, Wanted, ResultDK, ResultDV>(args, nan,
+                                                                                   window);
     }
     // Behind its wait for the stores of results that lie in place of the keys.
-    if constexpr (S::windows > 1)
+    if constexpr (S::holds_dbias)
       if (threadIdx.x == 128) hopper::arrive(shared + S::free_keys);
   });
-  if constexpr (S::windows > 1) consumer_of(0, c).put_bias();
+  if constexpr (S::holds_dbias) consumer_of(0, c).put_bias();
+  if constexpr (S::keys_ahead)
+    if (threadIdx.x % 128 == 0) hopper::wait_for_stores<0>();
 }
 
 }  // namespace sinter::attention

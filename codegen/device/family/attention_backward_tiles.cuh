@@ -34,7 +34,7 @@ struct BackwardTiles {
     else
       return 1;
   }();
-  // Batch entries of a head, each of one tile of queries and keys, that a CTA takes in turn.
+  // Batch entries of a head, each of one tile of keys, that a CTA takes in turn.
   static constexpr int windows = [] {
     if constexpr (requires { Config::windows; })
       return Config::windows;
@@ -83,7 +83,7 @@ struct TileOfKeys {
 };
 template <class Config, class S>
 SINTER_DEVICE TileOfKeys tile_of_keys(int i) {
-  if constexpr (S::windows > 1) return {i / S::heads * S::windows, i % S::heads, 0, 0};
+  if constexpr (S::windows > 1) return {i / S::heads * S::windows, i % S::heads * S::group, 0, 0};
   constexpr auto all = number<is_known(S::entries, S::heads)>([] { return S::entries * S::heads; });
   const int together = Config::heads_together, group = together * S::tiles_k * S::parts;
   const int first = i / group * together, within = i % group;
@@ -102,7 +102,7 @@ SINTER_DEVICE void each_window(typename S::Coord c, const F& f) {
   if constexpr (S::windows == 1) {
     f(0, c);
   } else {
-    static_assert(S::group == 1 && S::parts == 1 && !S::packed);
+    static_assert(S::parts == 1 && !S::packed);
     const int left = S::entries - static_cast<int>(c.at[0]);
     const int count = left < S::windows ? left : S::windows;
 #pragma unroll 1
@@ -187,6 +187,15 @@ struct QueryBand {
     if constexpr (Bounds::has_left)
       cut = cut || from <= row + S::tile_q - 1 + band.shift - Bounds::left;
     if constexpr (ends_rows) cut = cut || row + S::tile_q > band.rows;
+    return cut;
+  }
+  // The same of 64 keys from `key` on.
+  SINTER_DEVICE bool cuts_keys(int row, int key) const {
+    bool cut = ends_rows && row + S::tile_q > band.rows;
+    if constexpr (may_end) cut = cut || key + 64 > band.columns;
+    if constexpr (Bounds::has_right) cut = cut || row < first(key + 63);
+    if constexpr (Bounds::has_left)
+      cut = cut || key <= row + S::tile_q - 1 + band.shift - Bounds::left;
     return cut;
   }
   // The rows that see a key: [first, stop).

@@ -86,7 +86,7 @@ class WideBackwardConsumer {
   // What is recomputed: a warp has 16 elements of each block, of all keys.
   static constexpr int keys_of_warp = S::tile_k,
                        strips = ((S::own > S::own_v ? S::own : S::own_v) + 1) / 2;
-  SINTER_DEVICE int first_key() const { return band_.from; }
+  SINTER_DEVICE int key_of(int i) const { return band_.from + i; }
   SINTER_DEVICE int element_of_dk(int strip) const { return element<S::panels>(strip); }
   SINTER_DEVICE int element_of_dv(int strip) const { return element<S::panels_v>(strip); }
   // What lies in shared memory.

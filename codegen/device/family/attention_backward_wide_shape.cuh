@@ -24,7 +24,10 @@ struct WideBackwardShape : LoadedBackwardTiles<Config, Q, Config::tile_k, sequen
   using DK = Mma<Shape<64, tile_k>, Numbers, Block, ByKey>;  // dK or dV, transposed
   using DQ = Mma<Shape<64, 64>, Numbers, TileDS, typename B::template ByLine<tile_k, 1>>;
 
-  static constexpr int columns_of_dq = 64, bytes_of_dq = columns_of_dq * 64 * 4;
+  static constexpr bool parts_of_dq = false;
+  static constexpr int keys_of_dq = tile_k, columns_of_dq = 64,
+                       bytes_of_dq = columns_of_dq * 64 * 4;
+  static constexpr int key_of_dq(int) { return 0; }
   // Of dQ's blocks the second consumer has one more, where the first has one more of dK's.
   static constexpr int adds_of_dq(int consumer) { return consumer == 0 ? panels - own : own; }
   static constexpr int row_of_dq(int) { return 0; }
@@ -50,6 +53,10 @@ struct WideBackwardShape : LoadedBackwardTiles<Config, Q, Config::tile_k, sequen
                        full_v = full_k + 8, walked = full_v + 8,
                        recompute = walked + (Bounds::has_blocks ? PipeQ::stages * 8 : 0),
                        end = recompute + ToRecompute::bytes;
+  static constexpr bool holds_dbias = false, keys_ahead = false;
+  static constexpr SINTER_DEVICE int place_of_keys(int) { return 0; }
+  static constexpr SINTER_DEVICE int barrier_of_keys(int) { return 0; }
+  static constexpr SINTER_DEVICE int phase_of_keys(int) { return 0; }
   static constexpr int shared_bytes = end + SharedMemory::lost;
   static_assert(shared_bytes == Config::shared_bytes);
 };

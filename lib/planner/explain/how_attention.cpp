@@ -35,7 +35,9 @@ std::string how_attention_backward(KernelConstants& get, const PlanKernel&, std:
   return fmt::format(
       "tiles of {} keys, whose gradients stay in registers, loop over tiles of {} queries on "
       "tensor cores; weights and their gradients are never in memory, fully masked tiles are "
-      "skipped, dQ is added to sums in memory;{}{} {} heads run side by side; {}",
+      "skipped, dQ is added to sums in memory or, where one tile has all keys, stored;{}{} {} "
+      "heads "
+      "run side by side; {}",
       get("tile_k"), get("tile_q"),
       get.some("parts")
           ? fmt::format(" {} thread blocks share the queries of a tile, whose parts of dK "
@@ -43,8 +45,8 @@ std::string how_attention_backward(KernelConstants& get, const PlanKernel&, std:
                         get("parts"))
           : "",
       get.some("windows")
-          ? fmt::format(" each thread block takes {} batch entries in turn and adds "
-                        "dBias once;",
+          ? fmt::format(" each thread block takes {} batch entries in turn, and adds what they "
+                        "share once;",
                         get("windows"))
           : "",
       get("heads_together"), estimated(get, gpu));

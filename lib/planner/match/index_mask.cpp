@@ -178,7 +178,8 @@ std::optional<TensorId> selected(const FusionState& state, TensorId t, const Hid
 bool has_range(const FusionState& state, TensorId t, bool truth) {
   const Graph& g = state.graph();
   if (t < 0 || (!exact(g.type(t)) && g.type(t) != DataType::boolean)) return false;
-  if (g[t].has_value) return !truth;
+  // No interval begins or ends at NaN, which an infinite factor makes of 0.
+  if (g[t].has_value) return !truth && !g[t].bound_value && std::isfinite(g[t].value);
   const auto* const a = pointwise(state, t);
   if (!a) return false;
   const DataType computed = g.arithmetic(state.node(state.producer(t)));

@@ -132,6 +132,17 @@ class Biases {
     return all;
   }
 
+  // Whether a kernel looks at whole tiles for a mask by indices, which it then computes for few
+  // pairs: see visits_seen_tiles() and attention_of_region(). (Gradients of s8192 by a remainder
+  // took 2,080 us, their compilation 5.5 s.)
+  bool skips_tiles(const Region& r) const {
+    constexpr std::int64_t kWidest = 256;
+    const Dims &q = g_[r.inputs[0]].dim, &k = g_[r.inputs[1]].dim, &v = g_[r.inputs[2]].dim;
+    return state_.device().has_wgmma && !r.band.left && !r.band.right && q[2] > kFewRows &&
+           k[2] > kFewKeys && std::max(q[3], v[3]) <= kWidest &&
+           info(state_.storage()[r.inputs[0]].type).bytes < 4;
+  }
+
   std::vector<NodeId> nodes_of(TensorId bias, const std::vector<const Region*>& regions) const {
     Parts parts;
     if (g_[bias].producer < 0 || state_.recomputed(g_[bias].producer) || !collect(bias, parts))
@@ -145,11 +156,8 @@ class Biases {
         made += operations(std::get<PointwiseAttributes>(state_.node(n).attributes).mode);
     }
     for (TensorId t : parts.read) read += static_cast<double>(state_.bytes(t));
-    // Kernels that look at whole tiles for it compute it for few pairs. (Gradients of s8192 by a
-    // remainder took 2,080 us, their compilation 5.5 s.)
     if (is_index_mask(state_, bias) && std::ranges::all_of(regions, [&](const Region* r) {
-          return g_[r->inputs[0]].dim[2] > kFewRows && g_[r->inputs[1]].dim[2] > kFewKeys &&
-                 (r->op == OpKind::sdpa || made <= kMostOperations);
+          return skips_tiles(*r) && (r->op == OpKind::sdpa || made <= kMostOperations);
         }))
       return {parts.nodes.begin(), parts.nodes.end()};
     if (made > kMostOperations || read > bytes) return {};

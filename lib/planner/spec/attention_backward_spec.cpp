@@ -1,6 +1,7 @@
 #include "planner/spec/attention_backward_spec.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "planner/match/index_mask.hpp"
@@ -341,9 +342,14 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
       computes(state, attention.nodes, attention.mask.condition)) {
     put_mask(to.mask, builder(to.mask, {q[0], q[1], q[2], v[2]}, Backward::m, Backward::n),
              attention.mask);
-    // Looking for tiles costs parts and orders of their walk.
-    constexpr double kMostVisited = 0.9;  // not measured
-    if (visited_share(spec) > kMostVisited) to.mask = {};
+    // Looking for tiles costs parts and orders of their walk: not where few tiles of keys need
+    // parts to fill the device. (Neither number is measured.)
+    constexpr double kMostVisited = 0.9, kLeastOfDevice = 0.75, kTile = 128;
+    const double tiles = std::ceil(static_cast<double>(spec.extent[Backward::n]) / kTile) *
+                         static_cast<double>(count(spec.extent, 0, Backward::batch)) /
+                         static_cast<double>(to.group);
+    if (visited_share(spec) > kMostVisited || tiles < kLeastOfDevice * state.device().sms)
+      to.mask = {};
   }
   Body none;
   const auto port = [&](TensorId t, int row, int column, const Dims& dim, bool written) {

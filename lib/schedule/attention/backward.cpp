@@ -6,6 +6,7 @@
 
 #include "plan/access.hpp"
 #include "schedule/attention/backward_mma.hpp"
+#include "schedule/attention/backward_time.hpp"
 #include "schedule/attention/forward_mma.hpp"
 #include "schedule/attention/forward_parts.hpp"
 #include "schedule/schedule_parts.hpp"
@@ -78,16 +79,20 @@ constexpr int kToRecompute = 48;  // ToRecompute::bytes
 int shared_bytes(const AttentionBackwardConfig& e, const A& a, std::int64_t depth,
                  std::int64_t width) {
   const bool blocks = !a.mask.statements.empty();
+  const bool keys_ahead = e.windows > 1 && e.parts_of_dq();
   const int of_q = up(depth, kLine), of_do = up(width, kLine),
-            weights = 2 * 2 * e.tile_q * e.tile_k;  // dS twice, or weights and dS
-  const int of_dq = e.wide ? kLine : e.tile_q == e.tile_k ? up(up(depth, 8), kSumsLine) : kRows;
-  return 2 * (of_q * (e.tile_k + e.stages * e.tile_q) +
-              of_do * (e.tile_k + e.stages_do * e.tile_q)) +
+            // dS twice, or weights and dS
+      weights = (keys_ahead ? 1 : 2) * 2 * e.tile_q * e.tile_k,
+            keys = (keys_ahead ? 2 : 1) * e.tile_k;
+  const int of_dq = e.wide                              ? kLine
+                    : e.rows_of_dq() || e.parts_of_dq() ? up(up(depth, 8), kSumsLine)
+                                                        : kRows;
+  return 2 * (of_q * (keys + e.stages * e.tile_q) + of_do * (keys + e.stages_do * e.tile_q)) +
          weights + e.consumers * of_dq * kRows * 4 +
          (e.stages + e.stages_do) * (e.tile_q * 4 + 16) + 16 + kToRecompute +
          (a.totals() ? e.stages * e.tile_q * 4 : 0) + (blocks ? e.stages * 8 : 0) +
          (e.beside ? 2 * 16 : 0) + (!e.wide && a.additive() ? e.stages * 8 : 0) +
-         (e.windows > 1 ? 4 * e.tile_q * e.tile_k + 8 : 0) + kLostToAlignment;
+         (e.windows > 1 ? (keys_ahead ? 32 : 4 * e.tile_q * e.tile_k + 8) : 0) + kLostToAlignment;
 }
 
 // Tiles and stages. Nothing where shared memory has too little room. With a mask of blocks tiles
@@ -101,11 +106,11 @@ bool choose_tile(AttentionBackwardConfig& e, const A& a, std::int64_t depth, std
   };
   // The consumers of the narrow kernel take halves of dQ's columns, two lines of the swizzle; or of
   // its rows where the tiles of queries are long: they are multiplied with fewer loads, but
-  // registers hold them beside narrow sums alone.
+  // registers hold them beside narrow sums of 64 keys alone.
   e.wide = std::max(depth, width) > kNarrow || (depth <= kLine && width > kLine);
   if (!e.wide) {
-    e.tile_k = e.consumers * kRows;
-    e.tile_q = depth <= kLine ? e.tile_k : kRows;
+    e.tile_k = e.consumers * e.blocks * kRows;
+    e.tile_q = depth <= kLine && !e.parts_of_dq() ? e.tile_k : kRows;
     return fits();
   }
   // A consumer holds tile_k / 2 sums of each of its blocks of 64 elements of dK and dV, and what a
@@ -125,6 +130,25 @@ bool choose_tile(AttentionBackwardConfig& e, const A& a, std::int64_t depth, std
       if (fits()) return true;
     }
   return false;
+}
+
+// 129 to 256 keys whose dQ the kernel stores, of narrow heads, are one tile: of three consumers
+// with 64 each, or of two with twice as many. (On an H200, us of all kernels, as two tiles with f32
+// sums of dQ, of two consumers and of three: b64 h12 s192 d64 141, 79.4 and 72.6, causal 132, 98.9
+// and 83.9, with a bias of heads 174, 117 and 102; d32 causal 98.5, 74.7 and 60.4.)
+void choose_blocks(AttentionBackwardConfig& e, const KernelSpec& spec, int least_tile) {
+  const A& a = spec.attention_backward();
+  const std::int64_t keys = std::max<std::int64_t>(spec.extent[A::n], least_tile);
+  constexpr std::int64_t kTwoTiles = 2 * kRows, kThree = 3 * kRows, kFour = 4 * kRows;
+  if (!a.dq_factor || keys <= kTwoTiles || keys > kFour ||
+      std::max(spec.extent[A::d], spec.extent[A::e]) > kLine)
+    return;
+  if (keys <= kThree) {
+    e.consumers = 3;
+    e.consumer_registers = 160;
+  } else {
+    e.blocks = 2;
+  }
 }
 
 // Of up to 64 keys, as windows have them, a second consumer would have none. Where the walk is one
@@ -150,29 +174,6 @@ void choose_few_keys(AttentionBackwardConfig& e, const KernelSpec& spec,
       static_cast<int>(few.shared_bytes) <=
           device.shared_per_sm / few.least_blocks - device.shared_reserved)
     e = few;
-}
-
-// Microseconds of a CTA of one consumer: what it waits for, beside as many, and a tile of queries.
-double microseconds_of_few_keys(const AttentionBackwardConfig& e, const KernelSpec& spec,
-                                double grid, const DeviceModel& device) {
-  const A& a = spec.attention_backward();
-  const double rounds = std::ceil(grid / static_cast<double>(device.sms * e.least_blocks)),
-               walked = std::ceil(static_cast<double>(spec.extent[A::m]) / e.tile_q) *
-                        static_cast<double>(a.group) / a.parts;
-  return rounds * e.windows * (1 + e.least_blocks + walked);
-}
-// And of what it adds to dBias where pairs of several entries or heads share an element, which the
-// second-level cache takes one by one (tools/benchmarks/decisions/attention.md).
-double microseconds_of_dbias(const KernelSpec& spec, double entries) {
-  constexpr double kAdditions = 0.43e6;
-  const BiasGradient b = bias_gradient_of(spec);
-  if (!b.shared || !b.by_query || !b.by_key || spec.attention_backward().dbias < 0) return 0;
-  return entries * static_cast<double>(spec.extent[A::m] * spec.extent[A::n]) / kAdditions;
-}
-
-double heads_of_windows(const KernelSpec& spec, int windows) {
-  const std::int64_t entries = spec.extent[0];
-  return static_cast<double>(spec.extent[A::head] * ((entries + windows - 1) / windows));
 }
 
 // Where windows of one tile have the same bias, and its gradient is wanted, a CTA takes several
@@ -209,6 +210,24 @@ void choose_windows(AttentionBackwardConfig& e, const KernelSpec& spec, const De
   e.windows = fastest;
 }
 
+// Of one tile of keys that fills an SM, a CTA takes several batch entries of a head in turn, whose
+// operands come while those before are multiplied. Beside a head's products, of one unit, a CTA
+// waits for its start and its end (a guess).
+void choose_turns(AttentionBackwardConfig& e, const KernelSpec& spec, const DeviceModel& device) {
+  const A& a = spec.attention_backward();
+  if (!e.parts_of_dq() || e.beside || a.parts > 1) return;
+  AttentionBackwardConfig several = e;
+  several.windows = 2;
+  if (!choose_tile(several, a, spec.extent[A::d], spec.extent[A::e], device)) return;
+  constexpr double kStartAndEnd = 0.3;
+  double least = std::numeric_limits<double>::infinity();
+  for (int windows = 1; windows <= spec.extent[0]; ++windows) {
+    const double rounds = std::ceil(heads_of_windows(spec, windows) / a.group / device.sms),
+                 time = rounds * (windows + kStartAndEnd);
+    if (time < least) least = time, e.windows = windows;
+  }
+}
+
 // What a score reads of memory for each pair of query and key, in boxes of 16 bits: of several
 // loads the first.
 std::optional<BoxedOperand> box_beside(const KernelSpec& spec) {
@@ -227,10 +246,21 @@ std::optional<BoxedOperand> box_beside(const KernelSpec& spec) {
   return {};
 }
 
-// Completes a configuration that has its operands. (b4 h32 s4096 on an H200, causal, head dimension
-// 128: 2,303 us in tiles of 64 queries; 64: 1,326 us in tiles of 128.)
+// Whether scores read numbers of pairs that all entries share: memory is read once for all of them
+// where these are the fastest index. Not beside additions to a dBias that they share.
+bool shares_pairs(const KernelSpec& spec) {
+  const A& a = spec.attention_backward();
+  return a.dbias < 0 && std::ranges::any_of(a.score.statements, [&](const Statement& s) {
+           if (s.kind != StatementKind::load) return false;
+           const Access& access = spec.ports[static_cast<std::size_t>(s.port)].access;
+           return !moves_along(access, 0) && moves_along(access, A::m) && moves_along(access, A::n);
+         });
+}
+
+// Completes a configuration that has its operands. `least_tile`: see below. (b4 h32 s4096 on an
+// H200, causal, head dimension 128: 2,303 us in tiles of 64 queries; 64: 1,326 us in tiles of 128.)
 bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& device,
-                                 bool several_windows, AttentionBackwardConfig& e) {
+                                 bool several_windows, int least_tile, AttentionBackwardConfig& e) {
   const A& a = spec.attention_backward();
   const std::int64_t depth = spec.extent[A::d], width = spec.extent[A::e], keys = spec.extent[A::n];
   if (depth > kWidest || width > kWidest) return false;
@@ -239,12 +269,20 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
                          : boxed_port(spec, a.sums, A::batch, {A::m, A::m + 1}, A::d);
     if (!e.sums) return false;
   }
-  choose_few_keys(e, spec, device);
+  if (least_tile == 0) choose_few_keys(e, spec, device);
+  choose_blocks(e, spec, least_tile);
   if (!choose_tile(e, a, depth, width, device)) return false;
   if (!e.wide) {
     e.beside = box_beside(spec);
     if (e.beside && !choose_tile(e, a, depth, width, device)) return false;
-    if (several_windows) choose_windows(e, spec, device);
+    if (several_windows) {
+      choose_windows(e, spec, device);
+      choose_turns(e, spec, device);
+      if (const auto last = static_cast<int>(up(spec.extent[A::m] % e.tile_q, 16));
+          e.parts_of_dq() && a.weight.statements.empty() && last > 0 && last < e.tile_q)
+        e.last_queries = last;
+    }
+    if (!choose_tile(e, a, depth, width, device)) return false;
   }
   set_lines(e.q, kLine, e.tile_q);
   set_lines(e.d_o, kLine, e.tile_q);
@@ -260,7 +298,7 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
                      tiles = tiles_of(keys, e.tile_k, a.sequences);
   if (tiles * e.tile_k >= std::int64_t{1} << 31 || !order_tiles(a, heads, tiles, device, e))
     return false;
-  if (e.windows > 1) e.grid = clamp_grid(heads_of_windows(spec, e.windows));
+  if (e.windows > 1) e.grid = clamp_grid(heads_of_windows(spec, e.windows) / a.group);
 
   // What all SMs multiply, 4096 operations a clock each, at the share that was measured; or what
   // memory brings.
@@ -272,13 +310,11 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   if (e.consumers == 1) us = std::max(us, microseconds_of_few_keys(e, spec, e.grid, device));
   e.microseconds =
       kStart + std::max(us, bytes_moved(spec) / device.memory_bandwidth) +
-      microseconds_of_dbias(spec, e.windows > 1 ? e.grid : static_cast<double>(heads * a.group));
+      microseconds_of_dbias(
+          spec, e.windows > 1 && !e.parts_of_dq() ? e.grid : static_cast<double>(heads * a.group));
+  e.entries_first = shares_pairs(spec);
   return true;
 }
-
-}  // namespace
-
-namespace {
 
 // f32 operands, of which wgmma would want all with k along lines.
 bool runs_by_warps(const KernelSpec& spec, const DeviceModel& device) {
@@ -388,11 +424,11 @@ int blocks_of_round(const KernelSpec& spec, const AttentionBackwardConfig& e,
   return bytes > kKept * static_cast<double>(device.l2_bytes) ? device.sms : 0;
 }
 
-}  // namespace
-
-std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec& spec,
-                                                               const DeviceModel& device,
-                                                               bool several_windows) {
+// `least_tile`: as many keys a tile has that has all of them, where others of its class are more;
+// else 0.
+std::optional<AttentionBackwardConfig> plan_in_class(const KernelSpec& spec,
+                                                     const DeviceModel& device,
+                                                     bool several_windows, int least_tile) {
   const A& a = spec.attention_backward();
   if (count(spec.extent, 0, spec.extent.size()) == 0) return {};
   if (spec.extent[A::m] >= 1 << 30 || spec.extent[A::n] >= 1 << 30) return {};
@@ -421,7 +457,7 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   e.dbias = bias_gradient_of(spec);
   e.wide_index = needs_wide_index(spec);
   if (!(e.by_warps ? plan_backward_by_warps(spec, device, e)
-                   : plan_backward_by_warpgroups(spec, device, several_windows, e)))
+                   : plan_backward_by_warpgroups(spec, device, several_windows, least_tile, e)))
     return {};
   e.blocks_of_round = blocks_of_round(spec, e, device);
   // Of two additions to zero the order does not matter.
@@ -430,10 +466,19 @@ std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec&
   return e;
 }
 
+}  // namespace
+
+std::optional<AttentionBackwardConfig> plan_attention_backward(const KernelSpec& spec,
+                                                               const DeviceModel& device,
+                                                               bool several_windows) {
+  return plan_in_class(spec, device, several_windows, 0);
+}
+
 std::optional<AttentionBackwardConfig> schedule_as(const AttentionBackwardConfig& decided,
                                                    const KernelSpec& spec,
                                                    const DeviceModel& device) {
-  auto e = plan_attention_backward(spec, device, decided.windows > 1);
+  auto e =
+      plan_in_class(spec, device, decided.windows > 1, decided.parts_of_dq() ? decided.tile_k : 0);
   if (!e) return {};
   // Tiles follow from head dimensions and, of few, from keys and queries. An order that few tiles
   // do without does no harm.

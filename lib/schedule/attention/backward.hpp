@@ -32,17 +32,23 @@ struct AttentionBackwardConfig : Launch {
   BoxedOperand q, k, v, d_o;         // loaded; by warps: no boxes, but port and type
   std::optional<BoxedOperand> sums;  // of dQ, added to in boxes
   KeyGradient dk, dv;
-  bool by_warps = false;    // attention_backward_mma.cuh; else by warpgroups
-  bool wide = false;        // attention_backward_wide.cuh
-  int consumers = 2;        // warpgroups
-  int tile_q = 64;          // queries
-  int tile_k = 128;         // keys
-  int stages = 2;           // of the pipeline of Q
-  int stages_do = 2;        // and of that of dO
-  int heads_together = 1;   // of K, whose tiles of keys run beside each other
-  int blocks_of_round = 0;  // that run at once, where they walk tile by tile, not head by head
-  int windows = 1;          // batch entries of one tile each that a CTA takes in turn
-  bool in_order = false;    // dQ's sums are added in one order
+  bool by_warps = false;  // attention_backward_mma.cuh; else by warpgroups
+  bool wide = false;      // attention_backward_wide.cuh
+  int consumers = 2;      // warpgroups
+  int blocks = 1;         // of 64 keys, of a consumer; not wide
+  int tile_q = 64;        // queries
+  int last_queries = 0;   // of a head's last tile, where fewer than tile_q are multiplied
+  int tile_k = 128;       // keys
+  // dQ as consumers multiply it: each has rows of it, columns, or what its own keys sum to.
+  bool rows_of_dq() const { return tile_q == tile_k; }
+  bool parts_of_dq() const { return !wide && tile_k > 128; }
+  int stages = 2;              // of the pipeline of Q
+  int stages_do = 2;           // and of that of dO
+  int heads_together = 1;      // of K, whose tiles of keys run beside each other
+  int blocks_of_round = 0;     // that run at once, where they walk tile by tile, not head by head
+  int windows = 1;             // batch entries of one tile each that a CTA takes in turn
+  bool in_order = false;       // dQ's sums are added in one order
+  bool entries_first = false;  // tiles of a head run side by side for all entries
   BiasGradient dbias;
   std::optional<BoxedOperand> beside;  // what the score reads of 16 bits, by TMA
   int producer_registers = 24, consumer_registers = 240;

@@ -24,7 +24,8 @@ struct NarrowGroupsGradientPlan {
 };
 
 // Of groups of 2 to 32 channels, or, where all channels are one group, of up to 64 channels and
-// filters, or of few channels: the fastest of these engines. Nothing where the spec is no such gradient.
+// filters, or of few channels: the fastest of these engines. Nothing where the spec is no such
+// gradient.
 std::optional<NarrowGroupsGradientPlan> plan_narrow_groups_gradient(const KernelSpec& spec,
                                                                     const DeviceModel& device);
 

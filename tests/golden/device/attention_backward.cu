@@ -14,7 +14,7 @@ struct Config {
   using Index = int;
   using Extent = Dims<kEntries, kHeads * kGroup, kQueries, kKeys, kDepth, kDepthV>;
   static constexpr int group_size = kGroup;
-  static constexpr int threads = 384, tile_q = kTileQ, stages = 2, heads_together = 2;
+  static constexpr int threads = 384, tile_q = kTileQ, tile_k = 128, stages = 2, heads_together = 2;
   static constexpr int producer_registers = 24, consumer_registers = 240;
   static constexpr int shared_bytes = 0;
 };
