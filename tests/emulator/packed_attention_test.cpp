@@ -201,8 +201,8 @@ TEST_CASE("packed attention: the emulator finds what is left out") {
   } all[] = {
       {forward, "forward_store.cuh", "partial && row + 16 > row_end", "false"},
       {forward, "forward_rows.cuh", "return band.first_column + n", "return n"},
-      {forward, "forward_producer.cuh", "first_key + n", "n"},
-      {each, "backward.cuh", "lines < 64", "false"},
+      {forward, "forward_producer.cuh", "first_key + walk.before()", "walk.before()"},
+      {each, "backward_keys.cuh", "lines < 64", "false"},
       {wide, "backward_wide.cuh", "lines < S::tile_k", "false"},
       {nan, "backward_producer.cuh", "if (rows >= 64) return", "return"},
       {each, "sequences.cuh", "middle <= number", "middle < number"},
