@@ -100,3 +100,11 @@ def dbias_full_f32():
 
 
 dbias_full_f32()
+# Rows whose Delta is NaN, of which pairs that a bound hides have no dBias; boxes and dBias in pairs of one tile of 129 to 256 keys, whose
+# consumers add parts of dQ, and of batch entries in turn.
+attention_backward("dbias_pairs_nan", b=1, hq=2, hk=2, sq=150, skv=264, d=64, dv=64, attn_scale=0.125, causal_mask=True, dbias=True, unseen=3,
+                   inputs=[("Bias", [1, 2, 150, 264], None)])
+attention_backward("bias_of_pairs_184_causal", b=2, hq=2, hk=2, sq=180, skv=184, d=64, dv=64, attn_scale=0.125, causal_mask=True, dbias=True,
+                   inputs=[("Bias", [2, 2, 180, 184], None)])
+attention_backward("dbias_pairs_turns", b=70, hq=2, hk=2, sq=66, skv=136, d=16, dv=16, attn_scale=0.25, dbias=True,
+                   inputs=[("Bias", [70, 2, 66, 136], None)])
