@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
+
+#include "plan/with_formula.hpp"
 
 namespace sinter {
 namespace {
@@ -14,46 +17,16 @@ Interval corners(double a, double b, double c, double d) {
   return {std::min({a, b, c, d}), std::max({a, b, c, d})};
 }
 
-// Of the modes that range_rule() knows.
+// Of the modes that range_rule() knows, which have no parameters.
 double apply(M mode, double x, double y) {
-  switch (mode) {
-    case M::identity:
-      return x;
-    case M::add:
-      return x + y;
-    case M::sub:
-      return x - y;
-    case M::mul:
-      return x * y;
-    case M::div:
-      return x / y;
-    case M::mod:
-      return std::fmod(x, y);
-    case M::neg:
-      return -x;
-    case M::floor:
-      return std::floor(x);
-    case M::ceil:
-      return std::ceil(x);
-    case M::min:
-      return std::min(x, y);
-    case M::max:
-      return std::max(x, y);
-    case M::logical_and:
-      return x != 0 && y != 0;
-    case M::logical_or:
-      return x != 0 || y != 0;
-    case M::logical_not:
-      return x == 0;
-    case M::cmp_lt:
-      return x < y;
-    case M::cmp_le:
-      return x <= y;
-    case M::cmp_gt:
-      return x > y;
-    default:
-      return x >= y;
-  }
+  double result = std::numeric_limits<double>::quiet_NaN();
+  with_formula(mode, [&]<class Formula>(Formula) {
+    if constexpr (Formula::params == 0 && Formula::arity == 1)
+      result = Formula::apply(x);
+    else if constexpr (Formula::params == 0 && Formula::arity == 2)
+      result = Formula::apply(x, y);
+  });
+  return result;
 }
 
 Interval range(M mode, const Interval& x, const Interval& y) {

@@ -10,6 +10,10 @@ namespace sinter {
 inline bool is_16_bit_float(DataType t) { return t == DataType::bf16 || t == DataType::f16; }
 inline bool is_f8(DataType t) { return t == DataType::f8e4m3 || t == DataType::f8e5m2; }
 
+// How many units hold x, and what these hold.
+inline std::int64_t divide_up(std::int64_t x, std::int64_t unit) { return (x + unit - 1) / unit; }
+inline std::int64_t fill_up(std::int64_t x, std::int64_t unit) { return divide_up(x, unit) * unit; }
+
 // Whether offsets of the kernel need 64 bits.
 bool needs_wide_index(const KernelSpec& spec);
 

@@ -22,7 +22,7 @@ namespace {
 template <class T>
 T value(PointwiseMode mode, const T* operands, const T* params) {
   T r = 0;
-  on_device::sinter::reference::with_formula(mode, [&]<class Formula>(Formula) {
+  on_device::sinter::with_formula(mode, [&]<class Formula>(Formula) {
     r = on_device::sinter::reference::apply<Formula>(operands, params);
   });
   return r;

@@ -68,7 +68,7 @@ class KernelStatements {
 
   double formula(const Statement& s, const std::vector<double>& v) const {
     double result = 0;
-    reference::with_formula(s.mode, [&]<class F>(F) {
+    with_formula(s.mode, [&]<class F>(F) {
       double x[3] = {};
       float y[3] = {}, q[3];
       for (std::size_t i = 0; i < s.args.size(); ++i)

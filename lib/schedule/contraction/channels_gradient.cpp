@@ -19,9 +19,6 @@ constexpr int kMostSums = 160, kOtherRegisters = 48;  // of a thread
 constexpr int kMostAhead = 6, kLeastAhead = 2;        // steps
 constexpr double kMostBlocks = 4;                     // of an SM
 
-std::int64_t divide_up(std::int64_t x, std::int64_t unit) { return (x + unit - 1) / unit; }
-std::int64_t fill_up(std::int64_t x, std::int64_t unit) { return divide_up(x, unit) * unit; }
-
 // Of a pixel in shared memory.
 int filled_up(std::int64_t channels) { return channels > 32 ? 64 : channels > 16 ? 32 : 16; }
 

@@ -21,8 +21,6 @@ constexpr int kMostWalks = 3;         // more than the fewest, side by side in a
 constexpr double kMostRunBlocks = 4;  // of an SM
 constexpr int kBarrierBytes = 16;     // of a stage
 
-std::int64_t over(std::int64_t x, std::int64_t unit) { return (x + unit - 1) / unit; }
-std::int64_t whole(std::int64_t x, std::int64_t unit) { return over(x, unit) * unit; }
 std::int64_t line_bytes(std::int64_t filters) {
   return filters > 32 ? 128 : filters > 16 ? 64 : 32;
 }
@@ -158,18 +156,18 @@ class RunsGradientSearch {
                        run = (taps_of(spec_, across) - 1) * across.stride + e_.groups.channels,
                        begins = start - floor_divide(start, kElementsOfPiece) * kElementsOfPiece,
                        skip = begins % 2;
-    const auto products_of = [&](std::int64_t pairs) { return over(pairs * taps, 32); };
-    std::int64_t pairs = over(skip + run, 2);
+    const auto products_of = [&](std::int64_t pairs) { return divide_up(pairs * taps, 32); };
+    std::int64_t pairs = divide_up(skip + run, 2);
     products_ = products_of(pairs);
     for (const std::int64_t together : {8, 4})
-      if (products_of(whole(pairs, together)) == products_) {
-        pairs = whole(pairs, together);
+      if (products_of(fill_up(pairs, together)) == products_) {
+        pairs = fill_up(pairs, together);
         break;
       }
     step_ = across.pixel * across.stride;
     lead_ = begins - skip;
     reach_ = lead_ + 2 * pairs + step_ % 2;
-    groups_ = over(taps, down.pixel);
+    groups_ = divide_up(taps, down.pixel);
     rows_of_group_ = groups_ == 1 ? taps : down.pixel;
     blocks_ = elements(spec_.extent, 0, e_.channel);
     rows_ = elements(spec_.extent, spec_.contraction().first_k(), spec_.extent.size() - 1);
@@ -180,11 +178,11 @@ class RunsGradientSearch {
   void try_filters(std::int64_t filters) {
     if (products_ * filters / 2 > kMostRunSums) return;
     const std::int64_t pixels = spec_.extent[e_.across->pixel_index],
-                       fewest = over(pixels, kMostPixels);
+                       fewest = divide_up(pixels, kMostPixels);
     for (std::int64_t walks = fewest; walks <= fewest + kMostWalks; ++walks) {
-      const std::int64_t depth = whole(over(pixels, walks), kPixelsOfStep);
-      const std::int64_t row = whole((depth - 1) * step_ + reach_, kElementsOfPiece);
-      if (row / kElementsOfUnit > tma::kMostBox || over(pixels, depth) != walks) continue;
+      const std::int64_t depth = fill_up(divide_up(pixels, walks), kPixelsOfStep);
+      const std::int64_t row = fill_up((depth - 1) * step_ + reach_, kElementsOfPiece);
+      if (row / kElementsOfUnit > tma::kMostBox || divide_up(pixels, depth) != walks) continue;
       for (int stages = kMostStages; stages >= kLeastStages; --stages)
         try_stages(filters, depth, row, stages);
     }
@@ -202,11 +200,12 @@ class RunsGradientSearch {
   }
 
   void try_stages(std::int64_t filters, std::int64_t depth, std::int64_t row, int stages) {
-    const std::int64_t line = line_bytes(filters), panels = over(2 * filters, line),
-                       stage = panels * depth * line, group = whole(rows_of_group_ * row * 2, 128),
-                       slots = groups_ + stages, loaded = stages * stage + slots * group,
+    const std::int64_t line = line_bytes(filters), panels = divide_up(2 * filters, line),
+                       stage = panels * depth * line,
+                       group = fill_up(rows_of_group_ * row * 2, 128), slots = groups_ + stages,
+                       loaded = stages * stage + slots * group,
                        sums = products_ * 64 * (filters + 2) * 4,
-                       bytes = whole(std::max(loaded, sums), kBarrierBytes) +
+                       bytes = fill_up(std::max(loaded, sums), kBarrierBytes) +
                                kBarrierBytes * (stages + slots);
     const double shared = static_cast<double>(bytes) + kLostToAlignment,
                  registers = static_cast<double>(products_ * filters / 2 + kRegistersBeside);
