@@ -24,3 +24,4 @@ directions("3d_parts_of_planes", [2, 64, 16, 8, 8], [128, 64, 3, 1, 1], stride=[
 directions("depthwise_1x1", [2, 24, 5, 7], [24, 1, 1, 1], groups=24)
 directions("depthwise_1x1_stride_2", [2, 12, 7, 6], [24, 1, 1, 1], groups=12, stride=[2, 2], io="f16", which="f")
 directions("depthwise_1x1_i8", [2, 24, 5, 7], [24, 1, 1, 1], groups=24, io="i8", intermediate="i32", compute="i32", results="i32", which="fd")
+directions("depthwise_1x1_padded", [2, 24, 5, 7], [24, 1, 1, 1], groups=24, stride=[2, 1], pre=[1, 0], post=[1, 2], which="fd")

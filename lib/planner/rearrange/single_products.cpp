@@ -16,8 +16,8 @@ std::optional<KernelSpec> as_single_products(const KernelSpec& spec) {
       !spec.columns.empty() || !spec.gathers.empty() || reads_joined_indices(spec))
     return {};
   const int results = c->first_k();
-  const KernelPort *const a = plainly_loaded(spec, c->a().body), *const b = plainly_loaded(
-                                                                     spec, c->b().body);
+  const KernelPort *const a = loaded_as_it_is(spec, c->a().body), *const b = loaded_as_it_is(
+                                                                      spec, c->b().body);
   if (!a || !b || count(spec.extent, results, spec.extent.size()) != 1) return {};
 
   KernelSpec r = spec;
@@ -32,6 +32,7 @@ std::optional<KernelSpec> as_single_products(const KernelSpec& spec) {
   for (const KernelPort* factor : {a, b}) {
     KernelPort port = *factor;
     port.access.stride = part_of(port.access.stride, 0, results);
+    for (Window& w : port.access.windows) w.coefficient = part_of(w.coefficient, 0, results);
     Statement load = statement(StatementKind::load, c->accumulate, port.name);
     load.port = body.add_port(std::move(port));
     product.args.push_back(body.add(std::move(load)));
