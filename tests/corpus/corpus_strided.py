@@ -1,5 +1,6 @@
-"""Convolutions with strides: pixels of a stride that are joined; volumes."""
-from corpus_convolution import directions
+"""Convolutions with strides: pixels of a stride that are joined; volumes. Channels first, what is rearranged once its channels lie
+together, with SINTER_REARRANGE=first on small shapes."""
+from corpus_convolution import directions, image_of_lines
 from corpus_graph import Graph
 
 # Few channels, joined where they lie; filters copied for blocks of a data gradient's pixels.
@@ -27,3 +28,11 @@ def gradient_channels_first_and_residual():
 
 
 gradient_channels_first_and_residual()
+
+directions("channels_first_patches", [2, 3, 16, 24], [24, 3, 4, 4], stride=[4, 4], lay=image_of_lines, which="d")
+directions("channels_first_3_filters", [2, 64, 9, 16], [3, 64, 3, 3], pre=[1, 1], lay=image_of_lines, which="f")
+directions("channels_first_1_filter", [2, 40, 9, 16], [1, 40, 3, 3], pre=[1, 1], lay=image_of_lines, which="fd")
+directions("channels_first_volume_stride_1_2_2", [1, 3, 4, 12, 10], [16, 3, 3, 7, 7], stride=[1, 2, 2], pre=[1, 3, 3], io="f16",
+           lay=image_of_lines, which="d")
+directions("channels_first_volume_stride_2", [1, 32, 4, 6, 16], [24, 32, 3, 3, 3], stride=[2, 2, 2], pre=[1, 1, 1],
+           lay=image_of_lines, which="fd")

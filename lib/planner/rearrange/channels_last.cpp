@@ -171,6 +171,16 @@ std::optional<ReadConvolution> read_plain_convolution(const KernelSpec& given) {
   return read;
 }
 
+// Whether no index of the columns is the fastest of a result.
+bool stores_channels_first(const KernelSpec& spec) {
+  const ContractionSpec& c = spec.contraction();
+  return std::ranges::any_of(spec.ports, [&](const KernelPort& p) {
+    for (int i = c.first_n(); i < c.first_k(); ++i)
+      if (p.access.stride[i] == 1) return false;
+    return p.written;
+  });
+}
+
 bool lies_in_lines(const Access& a, int fastest, const std::vector<int>& others,
                    std::int64_t unit) {
   return a.stride[fastest] == 1 &&
@@ -180,17 +190,11 @@ bool lies_in_lines(const Access& a, int fastest, const std::vector<int>& others,
 }  // namespace
 
 bool stores_phases_channels_first(const KernelSpec& spec) {
-  const ContractionSpec* const c = spec.as_contraction();
-  const auto has_phases = [](const KernelPort& p) {
-    return std::ranges::any_of(p.access.windows, [](const Window& w) { return w.divisor > 1; });
-  };
-  const auto channels_first = [&](const KernelPort& p) {
-    for (int i = c->first_n(); i < c->first_k(); ++i)
-      if (p.access.stride[i] == 1) return false;
-    return p.written;
-  };
-  return c && std::ranges::any_of(spec.ports, has_phases) &&
-         std::ranges::any_of(spec.ports, channels_first);
+  return spec.as_contraction() && stores_channels_first(spec) &&
+         std::ranges::any_of(spec.ports, [](const KernelPort& p) {
+           return std::ranges::any_of(p.access.windows,
+                                      [](const Window& w) { return w.divisor > 1; });
+         });
 }
 
 std::vector<KernelSpec> channels_last(const KernelSpec& given, bool results_too,
@@ -207,7 +211,7 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, bool results_too,
   for (const ImageDim& d : dims)
     if (!d.parts.empty() || (roles.taps.empty() && d.divisor > 1)) return {};
   if (results_too &&
-      (!stores_phases_channels_first(given) || !is_plain_product(given.contraction()) ||
+      (gradient || !stores_channels_first(given) || !is_plain_product(given.contraction()) ||
        !given.columns.empty() || !roles.batch.empty() || names_numbers(given)))
     return {};
   const std::int64_t unit = kUnitBytes / info(x->type).bytes;

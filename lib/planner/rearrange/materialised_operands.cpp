@@ -179,8 +179,8 @@ std::vector<KernelSpec> channels_last_if_faster(const KernelSpec& spec, const Fu
 }
 
 // Convolutions that tensor cores multiply faster once their operands lie otherwise. Empty where
-// they are faster as they are.
-std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& state,
+// they are faster as they are. `in_lines`: what their channels were put together for already.
+std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& state, bool in_lines,
                                    Temporaries& temporaries, std::vector<PlanCut>& cuts) {
   // For tests on small shapes: the fastest way of each, or the first, or the last.
   const std::string& asked = state.device().overrides.rearrange;
@@ -220,13 +220,18 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
   } best;
   for (const Rearrangement& r : rearrangements()) {
     if (anyway && !best.kernels.empty()) break;
-    if ((matmul && !r.matmuls) || (!r.always && by_wgmma(spec))) continue;
+    if ((matmul && !r.matmuls) || (in_lines && r.again) || (!r.always && by_wgmma(spec))) continue;
     Temporaries tried = temporaries;
     std::vector<KernelSpec> kernels;
     double us = 0;
     for (int way = 0; way < r.ways; ++way) {
       Temporaries with = temporaries;
       std::vector<KernelSpec> made = r.make(spec, way, with);
+      if (r.again && !made.empty() && spec.contraction().batch == 0 && (first || !anyway)) {
+        std::vector<PlanCut> reasons;
+        std::vector<KernelSpec> again = rearranged(product_of(made), state, true, with, reasons);
+        if (!again.empty()) made = with_product(std::move(made), std::move(again));
+      }
       if (made.empty() ||
           !(by_wgmma(product_of(made)) || (r.narrow && by_groups(product_of(made)))))
         continue;
@@ -323,7 +328,8 @@ std::vector<KernelSpec> attention_kernels(KernelSpec spec, const FusionState& st
 
 std::vector<KernelSpec> kernels_of_types(KernelSpec spec, const FusionState& state,
                                          Temporaries& temporaries, std::vector<PlanCut>& cuts) {
-  if (auto kernels = rearranged(spec, state, temporaries, cuts); !kernels.empty()) return kernels;
+  if (auto kernels = rearranged(spec, state, false, temporaries, cuts); !kernels.empty())
+    return kernels;
   const ContractionSpec* const c = &spec.contraction();
   // Of several indices of k (patches of an image that do not overlap) written operands have one.
   const bool candidate = state.device().has_wgmma && !c->chained() && !reads_joined_indices(spec) &&

@@ -35,15 +35,6 @@ std::vector<KernelSpec>::const_iterator product_in(const std::vector<KernelSpec>
   return std::find_if(kernels.begin(), kernels.end(),
                       [](const KernelSpec& kernel) { return kernel.as_contraction() != nullptr; });
 }
-// With others in place of the product; empty where there are none.
-std::vector<KernelSpec> with_product(std::vector<KernelSpec> kernels,
-                                     std::vector<KernelSpec> products) {
-  if (products.empty()) return {};
-  kernels.insert(kernels.erase(product_in(kernels)), std::make_move_iterator(products.begin()),
-                 std::make_move_iterator(products.end()));
-  return kernels;
-}
-
 // With channels together groups have engines of their own, or are joined: a filter in a kernel in
 // front of the product, the diagonal of a gradient in one behind it. The last ways leave it to the
 // product of joined groups to store results where they lie.
@@ -93,7 +84,8 @@ constexpr Rearrangement kRearrangements[] = {
      .always = false,
      .ways = 2,
      .of_mma = kOfMma,
-     .first = 1},
+     .first = 1,
+     .again = true},
     {.make = [](const KernelSpec& spec, int, Temporaries& t) { return filter_along_k(spec, t); },
      .text = {"its filter is copied with k the fastest, in whole lines"},
      .takes = kOfCopiedFilter},
@@ -124,6 +116,14 @@ std::span<const Rearrangement> rearrangements() { return kRearrangements; }
 
 const KernelSpec& product_of(const std::vector<KernelSpec>& kernels) {
   return *product_in(kernels);
+}
+
+std::vector<KernelSpec> with_product(std::vector<KernelSpec> kernels,
+                                     std::vector<KernelSpec> products) {
+  if (products.empty()) return {};
+  kernels.insert(kernels.erase(product_in(kernels)), std::make_move_iterator(products.begin()),
+                 std::make_move_iterator(products.end()));
+  return kernels;
 }
 
 }  // namespace sinter

@@ -29,10 +29,14 @@ struct Rearrangement {
   bool narrow = false;  // the engines of narrow groups will do, too
   int first = 0;        // the last so many ways store results channels first
   double takes = 1;     // of the estimate, as measured
+  bool again = false;   // the product may be rearranged once more, as one that lay so
 };
 std::span<const Rearrangement> rearrangements();
 
 // The kernel that multiplies.
 const KernelSpec& product_of(const std::vector<KernelSpec>& kernels);
+// With others in its place; empty where there are none.
+std::vector<KernelSpec> with_product(std::vector<KernelSpec> kernels,
+                                     std::vector<KernelSpec> products);
 
 }  // namespace sinter
