@@ -29,6 +29,7 @@ double worked_tiles(const MmaWork& w, const MmaTile& t);
 double most_tiles(const MmaWork& w, const MmaTile& t);
 int shared_bytes(const MmaWork& w, const MmaTile& t);
 double tile_microseconds(const MmaWork& w, const MmaTile& t, const DeviceModel& device);  // roughly
+double warps_beside(const MmaWork& w, const MmaTile& t, const DeviceModel& device);  // on an SM
 // Blocks that an SM must hold, at the cost of registers: where each waits for memory in
 // every step, there should be others.
 int least_blocks(const MmaWork& w, const MmaTile& t);
