@@ -36,3 +36,16 @@ directions("channels_first_volume_stride_1_2_2", [1, 3, 4, 12, 10], [16, 3, 3, 7
            lay=image_of_lines, which="d")
 directions("channels_first_volume_stride_2", [1, 32, 4, 6, 16], [24, 32, 3, 3, 3], stride=[2, 2, 2], pre=[1, 1, 1],
            lay=image_of_lines, which="fd")
+
+
+def gradient_of_25_filters():
+    """No copy makes whole pieces of 16 bytes of 25 filters."""
+    g = Graph("convolution_channels_first_25_filters", "f16")
+    g.tensor("dy", [1, 25, 1, 2])
+    g.tensor("x", [1, 16, 2, 6], stride=[192, 1, 96, 16])
+    g.node("conv_wgrad", {"DY": "dy", "X": "x"}, {"DW": "dw"}, pre_padding=[0, 1], post_padding=[0, 0], stride=[1, 4],
+           dilation=[1, 1])
+    g.output("dw", dim=[25, 16, 2, 2])
+
+
+gradient_of_25_filters()

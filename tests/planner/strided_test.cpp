@@ -83,3 +83,12 @@ TEST_CASE("patches of few channels are read as they lie") {
   CHECK(patches(4, 128) == Engines{"image_rows"});
   CHECK(patches(16, 768) == Engines{"wgmma"});
 }
+
+// Their channels are put together, and then they are what patches with channels last are: a product
+// without a window, whose results a last kernel brings to where they lie.
+TEST_CASE("data gradients of patches, channels first, are products of whole patches") {
+  const Images i{.last = false};
+  const Dims x{64, 3, 224, 224}, w{768, 3, 16, 16}, y{64, 768, 14, 14};
+  i.output(conv_dgrad(i.input("dy", y), i.input("w", w), x, padded(0, 16)), "dx", x);
+  CHECK(engines(*i.g) == Engines{"pointwise", "pointwise", "pointwise", "wgmma", "pointwise"});
+}

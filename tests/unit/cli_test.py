@@ -43,6 +43,16 @@ class CommandLine(CommandLineCase):
         self.assertGreater(len(graphs), 80)
         self.assertEqual(self.sinter("check", *graphs).stdout.count("valid graph"), len(graphs))
 
+    def test_small_convolutions_plan_as_large_ones(self):
+        """On a device so slow that copies pay, what copies make is not copied again for ever."""
+        folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "corpus")
+        graphs = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.startswith("convolution_channels_first")]
+        self.assertGreater(len(graphs), 8)
+        slow = {**os.environ, "SINTER_SLOW_DEVICE": "300"}
+        for name in graphs:
+            done = subprocess.run([SINTER, "explain", name, "--arch", "sm_90a"], capture_output=True, text=True, env=slow)
+            self.assertEqual(done.returncode, 0, name + done.stderr)
+
     def add_graph(self):
         # The name of the second input holds '=' and its layout is column-major.
         return self.path("add.json", graph(
