@@ -88,8 +88,12 @@ class Plan {
 
   // Names the graph's unnamed tensors and changes nothing else of it.
   static Result<Plan> make(Graph& graph, PlanOptions options = {});
+  // Refuses what is no plan of this version of the format, or whose kernels and tensors do not fit
+  // each other; `file` is what errors name. Machine code and text of kernels are run as they are:
+  // read plans that you trust.
   static Result<Plan> from_json(std::string_view text, std::string_view file = {});
   std::string to_json() const;  // canonical: reading it back and writing it gives the same bytes
+  // With machine code for these, too; what the plan holds stays. Needs NVRTC.
   Result<Plan> with_targets(const std::vector<std::string>& targets) const;
 
   const std::string& name() const;
@@ -106,7 +110,8 @@ class Plan {
   Shared<const PlanData> data_;
 };
 
-// A CUstream or cudaStream_t; nullptr is the default stream. Unused on the CPU.
+// A CUstream or cudaStream_t of the device's primary context, which the CUDA runtime uses (streams
+// and pointers of other contexts do not fit); nullptr is the default stream. Unused on the CPU.
 using Stream = void*;
 
 class Memory;
@@ -154,7 +159,9 @@ struct Number {
 // an input: both may be given the same memory, or the output none of its own.
 struct Binding {
   TensorKey tensor;
-  void* pointer = nullptr;  // on the device (the host for the CPU backend); inputs are not written
+  // On the device (the host for the CPU backend). Of an input it is not written, unless an output
+  // is its alias.
+  void* pointer = nullptr;
   std::int64_t bytes = -1;  // negative: not known
   bool by_value = false;
   Number number{};
@@ -198,9 +205,11 @@ class BoundExecutable {
   Shared<const Impl> impl_;
 };
 
-// A plan loaded on a device. execute() is const and may run from any thread on any stream at once,
-// given different workspaces; it allocates nothing and compiles nothing, so it can be captured. On
-// a GPU it returns while kernels run; on the CPU backend when the results are there.
+// A plan loaded on a device, whose machine code is unloaded with the last copy of this handle: it
+// must outlive kernels that run and CUDA graphs that captured them. execute() is const and may run
+// from any thread on any stream at once, given different workspaces; it allocates nothing and
+// compiles nothing, so it can be captured. On a GPU it returns while kernels run; on the CPU
+// backend when the results are there.
 class Executable {
  public:
   Status execute(Stream stream, std::span<const Binding> bindings, Workspace workspace = {}) const;

@@ -17,8 +17,9 @@ constexpr int kLargeShared = 228 << 10, kLargeSharedOfCta = 227 << 10;
 constexpr int kReserved = 1 << 10;
 constexpr int kRegisters = 65536;
 
-// Measured on an H200 (tools/calibrate measures again); clusters as its driver tells. The clock is
-// the one that it holds while it multiplies.
+// Of an H200: memory bandwidth and launches as tools/calibrate measures them, which says of its
+// other numbers how well the estimates fit; caches' rates as kernels that read from them alone
+// reached; the clock is the one that it holds while it multiplies; clusters as its driver tells.
 constexpr std::array<int, 8> kClustersOfH200 = {132, 66, 39, 30, 22, 17, 14, 14};
 
 const DeviceModel kModels[] = {

@@ -143,13 +143,18 @@ struct GroupNormBackwardAttributes {
   bool operator==(const GroupNormBackwardAttributes&) const = default;
 };
 
+// Scores are Q K^T times attn_scale, then softcap, Bias, ALiBi and masks, in this order. Of row r a
+// key c lies on the diagonal where c = r, or c = r + keys - queries (of a sequence, where it has
+// lengths) with causal_mask_bottom_right.
 struct SdpaAttributes {
   double attn_scale = 1;
-  bool causal_mask = false, causal_mask_bottom_right = false;
-  std::optional<std::int64_t> left_bound{}, right_bound{};
-  bool padding_mask = false, alibi_mask = false;
-  double dropout_probability = 0;
-  double softcap = 0;  // 0: none
+  bool causal_mask = false, causal_mask_bottom_right = false;  // right_bound 0
+  std::optional<std::int64_t> left_bound{};                      // c > diagonal - left_bound
+  std::optional<std::int64_t> right_bound{};                     // c <= diagonal + right_bound
+  bool padding_mask = false;  // keys and rows past SEQ_LEN_KV and SEQ_LEN_Q are masked
+  bool alibi_mask = false;    // adds a head's slope times c - r
+  double dropout_probability = 0;  // of a weight to become 0; others are divided by 1 minus it
+  double softcap = 0;              // scores become softcap tanh(score / softcap); 0: none
   std::optional<bool> generate_stats{};  // absent: as the Stats output is connected
   bool deterministic = false;  // gradients have the same bits in each run
   SINTER_FIELDS(SINTER_FIELD(attn_scale) SINTER_FIELD(causal_mask)

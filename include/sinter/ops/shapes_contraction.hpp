@@ -75,8 +75,8 @@ inline bool conv(ShapeRules& r, const Dims& x, const Dims& w, Dims& y) {
     return r.fail(Rule::conv_groups, "groups", std::to_string(a.groups),
                   text({"a divisor of ", x[1], " channels and ", w[0], " filters"}));
   if (w[1] != x[1] / a.groups)
-    return r.fail(Rule::conv_channels, "channels", text({x[1], " with a filter of ", w[1]}),
-                  text({"C / groups = ", x[1] / a.groups, " in the filter"}));
+    return r.fail(Rule::conv_channels, "port W", text({to_string(w), " for X ", to_string(x)}),
+                  text({"channels / groups = ", x[1] / a.groups, " as W's second extent"}));
   const auto g = conv_geometry(a, rank);
   y = {x[0], w[0]};
   for (int i = 0; i < n; ++i) {

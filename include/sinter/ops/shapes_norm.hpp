@@ -88,8 +88,11 @@ inline bool batchnorm(ShapeRules& r) {
   if (!r.same_dims(4, s, Rule::norm_statistics) || !r.same_dims(5, s, Rule::norm_statistics))
     return false;
   for (int i : {0, 1})  // NEXT_RUNNING_x needs PREV_RUNNING_x and MOMENTUM
-    if (r.wants(3 + i) && !(r.has(4 + i) && r.has(6)))
-      return r.fail(Rule::norm_running, r.output_name(3 + i), "", "");
+    for (int needed : {4 + i, 6})
+      if (r.wants(3 + i) && !r.has(needed))
+        return r.fail(Rule::norm_running, r.output_name(3 + i),
+                      text({r.input_name(needed), " is not connected"}), "",
+                      text({"connect ", r.input_name(needed)}));
   r.set(0, x);
   for (int port = 1; port < 5; ++port)
     if (r.wants(port)) r.set(port, s);

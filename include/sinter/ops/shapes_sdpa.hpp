@@ -73,7 +73,8 @@ inline bool sdpa_inputs(ShapeRules& r, const SdpaPorts& p, SdpaGeometry& g) {
   g = {q[0], q[1], k[1], v[1], q[2], k[2], q[3], v[3]};
   if (!packed_sequences(r, p, g)) return false;
   if (r.has(p.page_k) != r.has(p.page_v))
-    return r.fail(Rule::sdpa_paged, r.input_name(r.has(p.page_k) ? p.page_v : p.page_k), "", "");
+    return r.fail(Rule::sdpa_paged, r.input_name(r.has(p.page_k) ? p.page_v : p.page_k),
+                  "not connected", "both page tables, or neither");
   if (r.has(p.page_k)) {
     for (int port : {p.page_k, p.page_v}) {
       const Dims& t = r.dim(port);
@@ -120,7 +121,7 @@ inline bool sdpa_inputs(ShapeRules& r, const SdpaPorts& p, SdpaGeometry& g) {
                   "[0, 1)");
   if (a.dropout_probability > 0 && !(r.has(p.seed) && r.has(p.offset)))
     return r.fail(Rule::sdpa_dropout, r.input_name(r.has(p.seed) ? p.offset : p.seed),
-                  "not connected", "");
+                  "not connected", "both Seed and Offset with a dropout_probability above 0");
   for (int port : {p.seed, p.offset})
     if (!r.one_element(port) || !r.integer(port)) return false;
   // Numbers of f32, and so is the reciprocal of softcap.
@@ -159,8 +160,10 @@ inline bool sdpa(ShapeRules& r) {
   if (!sdpa_inputs(r, kSdpaPorts, g) || !sdpa_scales(r, kSdpaScales, g)) return false;
   const auto& stats = r.attributes<SdpaAttributes>().generate_stats;
   if (stats && *stats != r.wants(1))
-    return r.fail(Rule::sdpa_stats, "generate_stats", *stats ? "true" : "false",
-                  "true exactly when Stats is connected");
+    return r.fail(Rule::sdpa_stats, "port Stats", *stats ? "not connected" : "connected",
+                  *stats ? "connected where generate_stats is true"
+                         : "not connected where generate_stats is false",
+                  "leave generate_stats out: it is then as Stats is connected");
   r.set(0, {g.b, g.hq, g.sq, g.dv});
   if (r.wants(1)) r.set(1, {g.b, g.hq, g.sq, 1});
   if (r.wants(2)) r.set(2, {1, 1, 1, 1});

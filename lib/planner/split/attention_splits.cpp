@@ -333,9 +333,9 @@ bool expands_faster(const KernelSpec& spec, double microseconds, const DeviceMod
   // causal 464 and 104, b2 h16 s2048 d64 441 and 128, b8 h12 s1024 d64 causal 331 and 65.)
   constexpr double kReached = 0.6, kKernels = 3;
   constexpr double kStart = 2;  // microseconds of a kernel, besides its launch
-  // What bodies add to the kernel, picoseconds a pair. (b2 h16 s1024 d128 with a mask of f32 112 us
-  // of 142, with dropout 141 of 137; b1 h32 s2048 d128, each step rounded to bf16, with a mask 422
-  // of 392; b8 h12 s1024 d64 with a mask by indices that are no band 167 of 272.)
+  // What bodies add to the kernel, microseconds a pair. (b2 h16 s1024 d128 with a mask of f32 112
+  // us of 142, with dropout 141 of 137; b1 h32 s2048 d128, each step rounded to bf16, with a mask
+  // 422 of 392; b8 h12 s1024 d64 with a mask by indices that are no band 167 of 272.)
   constexpr double kLoads = 1.9e-6, kComputes = 0.7e-6, kWeight = 2.9e-6;
   const auto& score = spec.attention().score.statements;
   const auto any = [&](const auto& is) { return std::any_of(score.begin(), score.end(), is); };
