@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The command line from outside: cli_test.py SINTER. Exit codes, files and messages, on the CPU device."""
-import json, os, stat, struct, subprocess, sys, unittest
+import json, os, pathlib, stat, struct, subprocess, sys, unittest
 
 from cli_support import FAKE_DRIVER, SINTER, CommandLineCase, graph, npy, pointwise
 
@@ -45,13 +45,12 @@ class CommandLine(CommandLineCase):
 
     def test_small_convolutions_plan_as_large_ones(self):
         """On a device so slow that copies pay, what copies make is not copied again for ever."""
-        folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "corpus")
-        graphs = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.startswith("convolution_channels_first")]
+        graphs = list((pathlib.Path(__file__).parent.parent / "corpus").glob("convolution_channels_first*.json"))
         self.assertGreater(len(graphs), 8)
         slow = {**os.environ, "SINTER_SLOW_DEVICE": "300"}
         for name in graphs:
             done = subprocess.run([SINTER, "explain", name, "--arch", "sm_90a"], capture_output=True, text=True, env=slow)
-            self.assertEqual(done.returncode, 0, name + done.stderr)
+            self.assertEqual(done.returncode, 0, f"{name}: {done.stderr}")
 
     def add_graph(self):
         # The name of the second input holds '=' and its layout is column-major.
