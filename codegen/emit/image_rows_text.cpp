@@ -40,17 +40,21 @@ class ImageRowsText : public ContractionText {
       return fmt::format("sinter::contraction::SeenPixels<{}, {}, {}>", s.base, s.step, s.taps);
     };
     out.line("using Number = sinter::{};", name(e_.number));
-    out.line("using ImageRows = sinter::contraction::ImageRows<{}, {}, {}, {},", e_.channels,
-             e_.line, e_.lines, e_.pitch);
+    out.line("using ImageRows = sinter::contraction::ImageRows<{}, {}, {}, {}, {},", e_.image_bytes,
+             e_.channels, e_.line, e_.lines, e_.pitch);
     out.line("    {}, {}>;", seen(e_.down), seen(e_.across));
   }
   void print_structs(TextWriter& out) const override {
     // Zeros of the filter meet pixels beside its taps.
-    std::string counted = counted_products(spec_);
-    if (counted.empty()) counted = "EveryProduct";
+    const bool retaken = is_floating(spec_.ports[static_cast<std::size_t>(e_.image_port)].type);
+    std::string counted = retaken ? "EveryProduct" : "";
     print_fragment(out, kernel_, names_, body_);
     print_image(out, spec_, names_, e_);
-    print_retaken(out, spec_, names_, counted);
+    if (retaken)
+      print_retaken(out, spec_, names_, counted);
+    else
+      print_operand(out, BodyText(spec_, names_, spec_.contraction().b().body, nullptr),
+                    "ElementB");
     print_packed_epilogue(out, spec_, names_, body_, {.counted = counted, .stored = &e_});
   }
   std::string call() const override {

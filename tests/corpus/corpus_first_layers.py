@@ -1,5 +1,5 @@
 """Convolutions of few channels in the forms that first layers and patches have: one channel, channels first, tf32."""
-from corpus_convolution import directions, image_of_lines
+from corpus_convolution import directions, image_of_lines, quantised
 
 # One channel has no index in any operand.
 directions("spectrogram", [2, 1, 9, 14], [16, 1, 5, 3], stride=[2, 2], pre=[2, 1])
@@ -20,3 +20,15 @@ directions("lines_2x2_stride_2", [2, 24, 10, 14], [40, 24, 2, 2], stride=[2, 2],
 directions("first_layer_3d", [1, 3, 4, 14, 20], [24, 3, 3, 5, 5], stride=[1, 2, 2], pre=[1, 2, 2], which="d")
 directions("first_layer_3d_odd", [2, 2, 3, 9, 13], [16, 2, 2, 3, 3], stride=[2, 1, 1], pre=[1, 1, 1], which="d")
 directions("patches_filter", [2, 3, 32, 48], [72, 3, 8, 8], stride=[8, 8], which="w")
+# 8 bits: pixels become f16 one pair at a time, and results leave 8 bytes at a time, or, of 32 bits, pair by pair.
+quantised("first_layer_f8e4m3", "f8e4m3", [2, 3, 21, 48], [64, 3, 7, 7], stride=2, pad=3)
+quantised("first_layer_f8e4m3_40_filters", "f8e4m3", [2, 3, 9, 32], [40, 3, 3, 3])
+quantised("first_layer_f8e4m3_to_bf16", "f8e4m3", [1, 3, 9, 32], [24, 3, 3, 3], results="bf16")
+quantised("first_layer_f8e5m2", "f8e5m2", [1, 2, 9, 24], [128, 2, 3, 3], stride=2)
+quantised("first_layer_f8e4m3_160_filters", "f8e4m3", [1, 1, 9, 64], [160, 1, 5, 5], stride=2, pad=2)
+quantised("first_layer_to_f8e4m3", "bf16", [1, 3, 9, 32], [96, 3, 3, 3], stride=2, results="f8e4m3")
+quantised("first_layer_i8", "i8", [2, 3, 9, 32], [24, 3, 3, 3])
+quantised("patches_f8e4m3", "f8e4m3", [2, 3, 16, 32], [96, 3, 4, 4], stride=4, pad=0)
+directions("first_layer_i8_sums", [2, 4, 9, 20], [48, 4, 3, 3], io="i8", intermediate="i32", compute="i32", results="i32", pre=[1, 1], which="f")
+directions("first_layer_f8e4m3_infinite", [2, 3, 20, 48], [20, 3, 5, 3], io="f8e4m3", results="f32", stride=[2, 1], pre=[1, 1], which="f",
+           infinite=331)

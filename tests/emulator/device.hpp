@@ -267,6 +267,11 @@ inline unsigned get_word(unsigned at) {
   std::memcpy(&r, shared_pointer(at), sizeof r);
   return r;
 }
+inline unsigned short get_half(unsigned at) {
+  unsigned short r;
+  std::memcpy(&r, shared_pointer(at), sizeof r);
+  return r;
+}
 inline uint2 get_two_words(unsigned at) { return {get_word(at), get_word(at + 4)}; }
 inline void get(unsigned& x, unsigned at) { x = get_word(at); }
 inline void get(uint2& x, unsigned at) { x = get_two_words(at); }
@@ -286,6 +291,12 @@ inline unsigned pair(bf16, float low, float high) {
 inline unsigned subtract(bf16, unsigned x, unsigned y) {
   const auto value = [](unsigned bits) { return __uint_as_float(bits << 16); };
   return pair(bf16{}, value(x) - value(y), value(x >> 16) - value(y >> 16));
+}
+inline unsigned subtract(f16, unsigned x, unsigned y) {
+  const auto value = [](unsigned bits) {
+    return hardware::from_f16(static_cast<unsigned short>(bits));
+  };
+  return pair(f16{}, value(x) - value(y), value(x >> 16) - value(y >> 16));
 }
 inline unsigned bytes_of(unsigned x, unsigned y, unsigned which) {
   const unsigned long long both = x | static_cast<unsigned long long>(y) << 32;

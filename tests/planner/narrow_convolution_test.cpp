@@ -73,6 +73,19 @@ TEST_CASE("pixels of few channels are read as they lie beside tensors of the res
   CHECK_FALSE(reads(16, 16, 3));
 }
 
+TEST_CASE("first layers of 8 bits read pixels as they lie, and store 8, 16 or 32 bits") {
+  const auto engine = [](const GraphOptions& options, DataType result) {
+    Images i{.options = options};
+    const Dims x{64, 3, 224, 224}, w{64, 3, 7, 7}, y{64, 64, 112, 112};
+    i.output(conv_fprop(i.input("x", x), i.input("w", w), padded(3, 2)), "y", y, result);
+    return engines(*i.g);
+  };
+  for (const DataType result : {f8e4m3, bf16, f32})
+    CHECK(engine({.io = f8e4m3}, result) == Engines{"image_rows"});
+  CHECK(engine({.io = bf16}, f8e4m3) == Engines{"image_rows"});
+  CHECK(engine({.io = i8, .intermediate = i32, .compute = i32}, i32) == Engines{"image_rows"});
+}
+
 TEST_CASE("filters of all of 8 channels have their gradients as one narrow group") {
   const auto narrow = [](std::int64_t channels) {
     Images i;

@@ -107,6 +107,11 @@ SINTER_DEVICE unsigned subtract(bf16, unsigned x, unsigned y) {
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(y), "r"(0xbf80bf80u), "r"(x));
   return r;
 }
+SINTER_DEVICE unsigned subtract(f16, unsigned x, unsigned y) {
+  unsigned r;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));
+  return r;
+}
 #ifdef SINTER_HARDWARE_F8
 SINTER_DEVICE unsigned pair(f16, f8e4m3 low, f8e4m3 high) {
   unsigned r;
@@ -136,6 +141,11 @@ SINTER_DEVICE void get_transposed(unsigned (&blocks)[4], unsigned line) {
 SINTER_DEVICE unsigned get_word(unsigned at) {
   unsigned r;
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(r) : "r"(at) : "memory");
+  return r;
+}
+SINTER_DEVICE unsigned short get_half(unsigned at) {
+  unsigned short r;
+  asm volatile("ld.shared.b16 %0, [%1];" : "=h"(r) : "r"(at) : "memory");
   return r;
 }
 SINTER_DEVICE uint2 get_two_words(unsigned at) {
@@ -232,6 +242,13 @@ template <class Number, class Element>
 SINTER_DEVICE unsigned widened(Number number, Element, unsigned short two) {
   return pair(number, Element{static_cast<unsigned char>(two & 0xff)},
               Element{static_cast<unsigned char>(two >> 8)});
+}
+// Integers behind 0x64 are the last bits of f16 numbers from 1,024 on, which are taken off.
+SINTER_DEVICE unsigned widened(f16 number, u8, unsigned short two) {
+  return subtract(number, bytes_of(two, 0x64, 0x4140), 0x64006400u);
+}
+SINTER_DEVICE unsigned widened(f16 number, i8, unsigned short two) {
+  return subtract(number, bytes_of(two ^ 0x8080u, 0x64, 0x4140), 0x64806480u);
 }
 // Four elements of 8 bits as f16: those of the lower half of a word, and those of the upper one.
 template <class Element>

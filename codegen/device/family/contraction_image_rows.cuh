@@ -8,7 +8,8 @@
 // ones, an element in front of them meets a zero of the filter, as do those behind, up to whole
 // eights; where every other one does, a thread loads two words and takes the pair out of them.)
 // Where runs begin at multiples of 16 bytes, as of 8, 16 or 32 channels, the same fragments come by
-// ldmatrix.
+// ldmatrix. Elements of 8 bits become f16, which holds them all, pair by pair as a thread loads
+// them.
 //
 //   k of a group of rows (7 taps of 3 channels, stride 2)
 //     row 2 g      0 p p p ... p 0 0     22 elements, and two that fill the eights
@@ -26,77 +27,9 @@
 #pragma once
 #include "sinter/device/core/async_copy.cuh"
 #include "sinter/device/engine/shared_memory.cuh"
-#include "sinter/device/engine/wgmma.cuh"
-#include "sinter/device/family/contraction_store_odd.cuh"
+#include "sinter/device/family/contraction_image_rows_store.cuh"
 
 namespace sinter::contraction {
-
-// A dim of the image: result i sees the pixels base + step i to base + step i + taps - 1.
-template <int base_, int step_, int taps_>
-struct SeenPixels {
-  static constexpr int base = base_, step = step_, taps = taps_;
-};
-
-// `line`: elements of a row of the image, `pitch` from one to the next of its `lines` rows.
-template <int channels_, int line_, int lines_, long long pitch_, class Down, class Across>
-struct ImageRows {
-  static constexpr int channels = channels_, line = line_, lines = lines_, base = Down::base,
-                       tap_rows = Down::taps;
-  static constexpr long long pitch = pitch_;
-  static constexpr int pixels = 16;  // of a warp: the rows of its multiplications
-  static constexpr int step = Across::step * channels, start = Across::base * channels;
-  // Where runs begin, of the pieces from `from` on; those of odd results at odd elements, too?
-  static constexpr bool uneven = step % 2 != 0;
-  static constexpr int from = start - (start % 8 + 8) % 8, skip = uneven ? 0 : (start - from) % 2,
-                       lead = start - from - skip;
-  static constexpr int taken = Across::taps * channels, eights = (skip + taken + 7) / 8;
-  static constexpr int down = Down::step, groups = (tap_rows + down - 1) / down,
-                       rows = groups == 1 ? tap_rows : down;  // of a group
-  static constexpr int steps = (rows * eights + 1) / 2;       // of k, of a group
-  static constexpr int depth = groups * steps * 16;
-  // Of k, with taps: the last group may have fewer rows of them than others.
-  static constexpr int used =
-      (groups - 1) * steps + ((tap_rows - (groups - 1) * rows) * eights + 1) / 2;
-  // Pieces of 16 bytes that a warp has of a row.
-  static constexpr int reached = ((pixels - 1) * step + lead + eights * 8 + uneven + 7) / 8;
-  // Runs begin at pieces, a number of these apart. ldmatrix reads the pieces of eight runs at once,
-  // which share banks where that number is even: pieces change places within as many as that takes.
-  static constexpr bool by_pieces = step % 8 == 0 && lead == 0;
-  static constexpr int turned = by_pieces ? (step / 8 | 8) & -(step / 8 | 8) : 1;
-  static SINTER_DEVICE int place(int piece) { return piece ^ (piece / 8 & (turned - 1)); }
-  static constexpr int pieces = (reached + turned - 1) / turned * turned,
-                       stage_bytes = rows * pieces * 16;
-  static_assert(line % 8 == 0 && pitch % 8 == 0, "pieces lie within a row or outside");
-};
-
-template <class Config>
-struct ImageRowsShape {
-  using P = Problem<Config>;
-  using R = typename Config::ImageRows;
-  using Number = typename Config::Number;
-  static constexpr int columns = Config::tile_n, line = 2 * R::depth;
-  using Filter = SharedTile<Number, Major::k, columns, R::depth,
-                            line % 128 == 0  ? 128
-                            : line % 64 == 0 ? 64
-                                             : 32>;
-  using Product = Mma<sinter::Shape<64, columns>, Types<Number, Number, float>, Registers, Filter>;
-  using Fragments = OperandFragment<Number, R::depth>;
-  static constexpr int y = P::first_n - 2, x = P::first_n - 1;  // indices of the domain
-  static constexpr int epilogue_tiles = Filter::bytes,
-                       stages = epilogue_tiles + 4 * static_cast<int>(sizeof(EpilogueTile));
-  static SINTER_DEVICE int height() { return static_cast<int>(Config::Extent::at(y)); }
-  static SINTER_DEVICE int width() { return static_cast<int>(Config::Extent::at(x)); }
-  static constexpr int filters = static_cast<int>(P::columns),
-                       tiles = (filters + columns - 1) / columns;
-  static_assert(tiles == 1 || tiles * columns == filters, "blocks have equally many filters");
-  // The first of the block's.
-  static SINTER_DEVICE int first_column() {
-    return tiles > 1 ? static_cast<int>(blockIdx.x) % tiles * columns : 0;
-  }
-  static SINTER_DEVICE int images() {
-    return static_cast<int>(P::product(P::first_m, Config::m - 2));
-  }
-};
 
 // The filter as the right operand, with zeros where a row of taps is filled up.
 template <class Config, class Filter, class Args>
@@ -233,7 +166,7 @@ struct GroupLoader {
                                                : static_cast<int>(R::line);
 #pragma unroll
     for (int i = 0; i < own; ++i) {
-      const int at = column + (piece(i) - row(i) * R::pieces) * 8;
+      const int at = column + (piece(i) - row(i) * R::pieces) * R::together;
       from[i] = image + line(i) * R::pitch + at;
       lines[i] = at >= 0 && at < R::line ? R::lines : 0;
     }
@@ -252,8 +185,22 @@ SINTER_DEVICE void take_pieces(unsigned stage, unsigned (&to)[4], int step) {
   if (fills_up) to[2] = to[3] = 0;
 }
 
+// Two neighbouring elements at `at`, of a run that begins at an odd element or at an even one.
+template <class R, class Number, class Element>
+SINTER_DEVICE unsigned take_pair(unsigned at, [[maybe_unused]] bool odd) {
+  if constexpr (R::bytes == 1) {
+    unsigned pair = warp_matrix::get_half(at);
+    if constexpr (R::uneven) pair = odd ? pair >> 8 | warp_matrix::get_half(at + 2) << 8 : pair;
+    return warp_matrix::widened(Number{}, Element{}, static_cast<unsigned short>(pair));
+  } else {
+    const unsigned pair = warp_matrix::get_word(at);
+    if constexpr (R::uneven) return odd ? pair >> 16 | warp_matrix::get_word(at + 4) << 16 : pair;
+    return pair;
+  }
+}
+
 // The newest group's fragments, behind those of the groups before it. `stage`: its address.
-template <class R, class Fragments>
+template <class R, class Number, class Element, class Fragments>
 SINTER_DEVICE void take_group(unsigned stage, Fragments& a) {
   constexpr int before = (R::groups - 1) * R::steps;
 #pragma unroll
@@ -267,8 +214,7 @@ SINTER_DEVICE void take_group(unsigned stage, Fragments& a) {
   }
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int run = R::lead + lane / 4 * R::step;
-  const unsigned from = stage + (run / 2 + lane % 4) * 4;
-  [[maybe_unused]] const bool odd = run % 2 != 0;
+  const unsigned from = stage + (run / 2 + lane % 4) * (2 * R::bytes);
 #pragma unroll
   for (int q = 0; q < 2 * R::steps; ++q)
 #pragma unroll
@@ -278,137 +224,10 @@ SINTER_DEVICE void take_group(unsigned stage, Fragments& a) {
         to = 0;
         continue;
       }
-      const unsigned word =
-          from + (q / R::eights * R::pieces + q % R::eights) * 16 + below * 16 * R::step;
-      to = warp_matrix::get_word(word);
-      if constexpr (R::uneven) to = odd ? to >> 16 | warp_matrix::get_word(word + 4) << 16 : to;
+      to = take_pair<R, Number, Element>(from + q / R::eights * R::pieces * 16 +
+                                             (q % R::eights * 8 + below * 8 * R::step) * R::bytes,
+                                         run % 2 != 0);
     }
-}
-
-// Columns of a block that a warp's rows leave by: all of them, or those that there are.
-template <class Config>
-constexpr int columns_stored() {
-  using S = ImageRowsShape<Config>;
-  return S::tiles > 1 ? S::columns : S::filters;
-}
-template <class Config, class Element>
-using PixelPieces = RowPieces<Element, false,
-                              columns_stored<Config>() <= 16   ? 16
-                              : columns_stored<Config>() <= 32 ? 32
-                                                               : 64>;
-
-// What the epilogue reads that differs from pixel to pixel, of the warp's 16 results, loaded while
-// these are multiplied.
-template <class Config, class Body>
-struct PixelSources {
-  static constexpr int count = Body::sources;
-  using Pieces = PixelPieces<Config, const typename Body::Stored>;
-  static_assert(count <= 2, "a warp has room for two tiles");
-  Pieces at[count + 1];
-  bool exists[Pieces::own];
-
-  // `c`: of the first; `pixels` of them exist.
-  template <class Args, class Coord>
-  SINTER_DEVICE void fetch(const Args& args, const Coord& c, int pixels) {
-    if constexpr (count > 0) {
-      using P = Problem<Config>;
-      using S = ImageRowsShape<Config>;
-#pragma unroll
-      for (int i = 0; i < Pieces::own; ++i) {
-        Coord of = c;
-        of.at[S::x] += Pieces::row(i);
-        P::set_n(of, S::first_column() + Pieces::column());
-        exists[i] = Pieces::row(i) < pixels;
-        for_each_number<count>([&]<int s>() { at[s].at[i] = Body::source(Int<s>{}, args, of); });
-      }
-      load(0);
-    }
-  }
-  SINTER_DEVICE void load(int part) {
-    for_each_number<count>([&]<int s>() {
-      if (part * 64 + Pieces::column() < columns_stored<Config>()) at[s].load(exists, part * 64);
-    });
-  }
-  SINTER_DEVICE void put(unsigned char* tiles) const {
-    for_each_number<count>([&]<int s>() { at[s].put(tiles + s * StoreTile::bytes); });
-  }
-};
-
-// Sums of a warp's 16 results to memory. `c`: of the first; `count` of them exist.
-template <class Config, class Body, class Args, class Coord, class Sums>
-SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row, int count,
-                                PartColumns<Config, Body>& read_columns,
-                                PixelSources<Config, Body>& sources, Sums& sums,
-                                EpilogueTile& epilogue_tile) {
-  using P = Problem<Config>;
-  using S = ImageRowsShape<Config>;
-  using R = typename S::R;
-  const Coord batch{};
-  const int first_column = S::first_column();
-  if constexpr (RetakesSums<Body>) {
-    float all = 0;
-#pragma unroll
-    for (int i = 0; i < Sums::count; ++i) all += sums.at[i];
-    if (__any_sync(0xffffffffu, all != all)) {
-      float held[Sums::count];  // in local memory: registers have no index
-#pragma unroll
-      for (int i = 0; i < Sums::count; ++i) held[i] = sums.at[i];
-      const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
-      retake_held<Config, Body, false, Sums::count>(
-          args, batch, first_row - warp * 16, first_row + count, first_column, held, Sums::count);
-#pragma unroll
-      for (int i = 0; i < Sums::count; ++i) sums.at[i] = held[i];
-    }
-  }
-  if constexpr (StoresOddRows<Body>) {  // the warp's pixels are one run of memory
-    static_assert(S::tiles == 1 && S::columns <= 64 && Body::sources == 0);
-    PartSums all;
-#pragma unroll
-    for (int i = 0; i < Sums::count; ++i) all[i] = sums.at[i];
-    const RunOfRows<typename Body::Stored> run(Body::row(args, c), epilogue_tile, S::filters);
-    put_results<Config, Body>(
-        args, batch, first_row, 0, 0, S::columns, read_columns, all, 0,
-        [&](int first, const unsigned(&blocks)[4]) { run.template put<16>(first, blocks, 0); });
-    __syncwarp();
-    if (count > 0) run.store(count < R::pixels ? count : R::pixels);
-    return;
-  }
-  constexpr int stored = columns_stored<Config>(), read = Body::sources;
-  using Result = PixelPieces<Config, typename Body::Stored>;
-  Result result;
-  bool exists[Result::own];
-#pragma unroll
-  for (int i = 0; i < Result::own; ++i) {
-    Coord at = c;
-    at.at[S::x] += Result::row(i);
-    P::set_n(at, first_column + Result::column());
-    exists[i] = Result::row(i) < count;
-    result.at[i] = Body::row(args, at);
-  }
-  constexpr int across = (S::columns + 63) / 64;
-  for_each_number<across>([&]<int part>() {
-    unsigned char* const tile = reinterpret_cast<unsigned char*>(&epilogue_tile) +
-                                (read > 0 ? 0 : part % 2) * StoreTile::bytes;
-    if (part > (read > 0 ? 0 : 1)) __syncwarp();  // the tile that was here has been read
-    if constexpr (read > 0) {
-      sources.put(tile);
-      if (part + 1 < across) sources.load(part + 1);
-      __syncwarp();
-    }
-    PartSums of_part;
-#pragma unroll
-    for (int i = 0; i < 32; ++i)
-      if (part * 32 + i < Sums::count) of_part[i] = sums.at[part * 32 + i];
-    put_results<Config, Body, read>(args, batch, first_row, first_column + part * 64,
-                                    first_column + (part + 1 < across ? (part + 1) * 64 : 0),
-                                    S::columns - part * 64, read_columns, of_part,
-                                    hopper::address(tile));
-    __syncwarp();
-    if (part * 64 + Result::column() < stored) {
-      result.get(tile);
-      result.store(exists, part * 64);
-    }
-  });
 }
 
 template <class Config, class Image, class Filter, class Body, class Args>
@@ -449,7 +268,8 @@ SINTER_DEVICE void run_image_rows(const Args& args) {
     wait_for_groups_but<Config::stages - 2>();
     __syncwarp();  // and all have read the stage before
     const int before = stage == 0 ? Config::stages - 1 : stage - 1;
-    take_group<R>(stages + stage * R::stage_bytes, a);
+    take_group<R, typename Config::Number, typename Image::Element>(stages + stage * R::stage_bytes,
+                                                                    a);
     loader.load(args, warp, stages + before * R::stage_bytes);
     if (++stage == Config::stages) stage = 0;
     if (!walk.completes()) continue;
@@ -457,14 +277,22 @@ SINTER_DEVICE void run_image_rows(const Args& args) {
     S::Product::template multiply<0, R::used>(sums, a, filter, false);
     wgmma::commit();
     place.at[S::y] = walk.row();
-    PartColumns<Config, Body> columns;
-    columns.fetch(args, typename P::Coord{}, S::first_column());
-    const int x = static_cast<int>(place.at[S::x]);
-    PixelSources<Config, Body> sources;
-    sources.fetch(args, place, S::width() - x);
-    wgmma::wait<0>(sums, a);
-    store_pixels<Config, Body>(args, place, (row_of_image + walk.row()) * S::width() + x,
-                               S::width() - x, columns, sources, sums, epilogue_tile);
+    const int x = static_cast<int>(place.at[S::x]), left = S::width() - x,
+              first_row = (row_of_image + walk.row()) * S::width() + x;
+    if constexpr (StoresRows<Body>) {
+      PartColumns<Config, Body> columns;
+      columns.fetch(args, typename P::Coord{}, S::first_column());
+      PixelSources<Config, Body> sources;
+      sources.fetch(args, place, left);
+      wgmma::wait<0>(sums, a);
+      retake_pixels<Config, Body>(args, first_row, left, sums);
+      store_pixels<Config, Body>(args, place, first_row, left, columns, sources, sums,
+                                 epilogue_tile);
+    } else {
+      wgmma::wait<0>(sums, a);
+      retake_pixels<Config, Body>(args, first_row, left, sums);
+      store_pairs<Config, Body>(args, place, left, sums);
+    }
   }
   wait_for_copies();
 }

@@ -45,6 +45,7 @@
 #include "sinter/device/engine/fragment.cuh"
 #include "sinter/device/engine/shared_tile.cuh"
 #include "sinter/device/family/contraction_epilogue.cuh"
+#include "sinter/device/family/contraction_row_pieces.cuh"
 #include "sinter/device/family/contraction_scales.cuh"
 
 namespace sinter::contraction {
@@ -69,22 +70,28 @@ concept StoresSums = requires {
   typename Body::StoredSum;
 };
 
-// 16 rows x 64 columns of results.
-using StoreTile = SharedTile<bf16, Major::k, 16, 64>;
-static_assert(2 * StoreTile::bytes ==
-              sizeof(EpilogueTile));  // one leaves while the other is written
-
-// What the epilogue reads for two neighbouring columns, and their two results in a row.
+// What the epilogue reads for two neighbouring columns, and their two results.
 template <class Config, class Body, class Args, class Coord>
-SINTER_DEVICE unsigned results(const Args& args, const Coord& c,
-                               typename Body::template Fragment<2>& fragment, float first,
-                               float second) {
+SINTER_DEVICE void compute_results(const Args& args, const Coord& c,
+                                   typename Body::template Fragment<2>& fragment, float first,
+                                   float second) {
   typename Body::Reductions none;
   const typename Config::Accumulator one[1] = {first}, other[1] = {second};
   constexpr int last = Problem<Config>::first_k - 1;
   Body::element(args, c, 0, one, fragment, none);
   Body::element(args, neighbour<last>(c, 1), 1, other, fragment, none);
-  return Body::result(fragment).word(0);
+}
+// The same, in a row.
+template <class Config, class Body, class Args, class Coord>
+SINTER_DEVICE unsigned results(const Args& args, const Coord& c,
+                               typename Body::template Fragment<2>& fragment, float first,
+                               float second) {
+  compute_results<Config, Body>(args, c, fragment, first, second);
+  const auto& result = Body::result(fragment);
+  if constexpr (sizeof(result.at) == 2)
+    return *reinterpret_cast<const unsigned short*>(result.at);
+  else
+    return result.word(0);
 }
 
 // Calls f.operator()<which>(), where `which` lies from `first` to `end`. Registers have no index:
@@ -231,18 +238,15 @@ SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, in
   }
 }
 
-template <class Config, class Body, int sources = 0, class Args, class Coord>
+template <class Config, class Body, int sources = 0, class Tile = StoreTile, class Args,
+          class Coord>
 SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, int column,
                                int next_column, int columns,
                                PartColumns<Config, Body>& read_columns, const PartSums& sums,
                                unsigned to) {
-  const int line = static_cast<int>(threadIdx.x) % 16,
-            half = static_cast<int>(threadIdx.x) % 32 / 16;
-  put_results<Config, Body, sources>(args, batch, row, column, next_column, columns, read_columns,
-                                     sums, to, [&](int first, const unsigned(&blocks)[4]) {
-                                       hopper::put_blocks(
-                                           to + StoreTile::place(line, first + half * 8), blocks);
-                                     });
+  put_results<Config, Body, sources>(
+      args, batch, row, column, next_column, columns, read_columns, sums, to,
+      [&](int first, const unsigned(&blocks)[4]) { Tile::put(to, first, blocks); });
 }
 
 template <class Config, class Body>
@@ -348,81 +352,6 @@ SINTER_DEVICE void store_tile(const Args& args, const TileCoord<Config>& tile, i
     }
   });
 }
-
-// A lane's part of rows of 16 bits, of 64 or fewer columns each: of 64, 8 columns of every fourth
-// row, or of the four pixels of a window.
-template <class Element, bool windows = false, int columns = 64>
-struct RowPieces {
-  static constexpr int together = 8, beside = columns / 8, apart = 32 / beside, own = 16 / apart;
-  Element* at[own];  // the first piece of each row
-  uint4 held[own];
-
-  static SINTER_DEVICE int row(int i) {
-    const int own_row = static_cast<int>(threadIdx.x) % 32 / beside;
-    if constexpr (windows)
-      return own_row * 2 + i % 2 + i / 2 * 8;
-    else
-      return own_row + i * apart;
-  }
-  static SINTER_DEVICE int column() {
-    return static_cast<int>(threadIdx.x) % 32 % beside * together;
-  }
-  // f(number, place) of each of a lane's rows, of the 16 from `first` on, where its part begins
-  // that lies from `column` on; and which rows there are.
-  template <class Config, class Coord, class F>
-  static SINTER_DEVICE void each_row(const TileCoord<Config>& tile, const Coord& batch, int first,
-                                     int column, bool (&exists)[own], const F& f) {
-    using P = Problem<Config>;
-#pragma unroll
-    for (int i = 0; i < own; ++i) {
-      const int own_row = first + row(i);
-      Coord c = batch;
-      P::set_m(c, own_row);
-      exists[i] = own_row < tile.row_end && P::exists(c);
-      P::set_n(c, column);
-      f(i, c);
-    }
-  }
-  SINTER_DEVICE void load(const bool (&exists)[own], int column) {
-#pragma unroll
-    for (int i = 0; i < own; ++i)
-      held[i] = exists[i] ? *reinterpret_cast<const uint4*>(at[i] + column) : uint4{};
-  }
-  SINTER_DEVICE void store(const bool (&exists)[own], int column) const {
-#pragma unroll
-    for (int i = 0; i < own; ++i)
-      if (exists[i]) *reinterpret_cast<uint4*>(at[i] + column) = held[i];
-  }
-  // The largest of a window's pixels, or their average.
-  template <bool averages>
-  SINTER_DEVICE void store_pooled(Element* to, int column) const {
-    static_assert(windows && own == 4);
-    Pack<Element, together> pixel[own], result;
-#pragma unroll
-    for (int i = 0; i < own; ++i) *reinterpret_cast<uint4*>(pixel[i].at) = held[i];
-#pragma unroll
-    for (int e = 0; e < together; ++e) {
-      float value = sinter::get<float>(pixel[0], e);
-#pragma unroll
-      for (int i = 1; i < own; ++i) {
-        const float other = sinter::get<float>(pixel[i], e);
-        value = averages ? value + other : math::maximum(value, other);
-      }
-      sinter::put(result, e, averages ? value * (1.0f / own) : value);
-    }
-    *reinterpret_cast<uint4*>(to + column) = *reinterpret_cast<const uint4*>(result.at);
-  }
-  SINTER_DEVICE void put(unsigned char* tile) const {
-#pragma unroll
-    for (int i = 0; i < own; ++i)
-      *reinterpret_cast<uint4*>(tile + StoreTile::place(row(i), column())) = held[i];
-  }
-  SINTER_DEVICE void get(const unsigned char* tile) {
-#pragma unroll
-    for (int i = 0; i < own; ++i)
-      held[i] = *reinterpret_cast<const uint4*>(tile + StoreTile::place(row(i), column()));
-  }
-};
 
 template <class Config, class Body, class Args>
 SINTER_DEVICE void store_rows(const Args& args, const TileCoord<Config>& tile, int first_row,

@@ -37,9 +37,7 @@ std::vector<KernelSpec> widened(const KernelSpec& given, Temporaries& temporarie
   const ContractionSpec* const c = given.as_contraction();
   if (!c || !is_single_product(*c) || c->marked_zeros || reads_joined_indices(given)) return {};
   KernelSpec spec = given;
-  spec.contraction().accumulate = DataType::f32;
-  for (Statement& s : spec.body.statements)
-    if (s.kind == StatementKind::accumulator) s.arithmetic = DataType::f32;
+  sum_in_f32(spec);
   std::vector<KernelSpec> kernels;
   std::vector<DataType> types;
   for (ProductOperand* const operand : {&spec.contraction().a(), &spec.contraction().b()}) {

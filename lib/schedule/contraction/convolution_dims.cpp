@@ -64,6 +64,12 @@ bool sums_as_right_in_f32(const KernelSpec& spec, DataType a, DataType b) {
          0x1p24;
 }
 
+void sum_in_f32(KernelSpec& spec) {
+  spec.contraction().accumulate = DataType::f32;
+  for (Statement& s : spec.body.statements)
+    if (s.kind == StatementKind::accumulator) s.arithmetic = DataType::f32;
+}
+
 bool add_batch_and_k(const ContractionSpec& c, ConvolutionRoles& r) {
   for (int i = 0; i < c.batch; ++i) r.batch.push_back(i);
   for (int i = 0; i < c.k(); ++i) {

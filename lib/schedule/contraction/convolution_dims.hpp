@@ -22,6 +22,9 @@ bool is_plain_product(const ContractionSpec& contraction);
 // integers none may be rounded.
 bool sums_as_right_in_f32(const KernelSpec& contraction, DataType a, DataType b);
 
+// Has integers summed in f32.
+void sum_in_f32(KernelSpec& contraction);
+
 inline constexpr int kMostAxes = 3;  // spatial dims of an image
 
 // The indices of the domain by what they are, the outermost first. `side`: of the other operand's

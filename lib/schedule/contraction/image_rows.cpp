@@ -12,8 +12,8 @@
 namespace sinter {
 namespace {
 
-constexpr int kWarps = 4, kPixels = 16;                 // of a block, and of a warp
-constexpr int kPiece = 8;                               // elements that are copied together
+constexpr int kWarps = 4, kPixels = 16;  // of a block, and of a warp
+constexpr int kPiece = 8;                // elements of k, and of results, that lie together
 constexpr int kMostColumns = 128, kFewestColumns = 32;  // of a block, of many filters
 constexpr int kMostOdd = 64;      // of numbers that are no multiple of 16: a block has all of them
 constexpr int kMostSteps = 18;    // of k, whose fragments stay in registers
@@ -28,8 +28,8 @@ struct Run {
 };
 Run run_of(const ImageRowsConfig& i) {
   Run r{};
-  const std::int64_t start = i.across.base * i.channels,
-                     begins = start - floor_divide(start, kPiece) * kPiece;
+  const std::int64_t start = i.across.base * i.channels, together = 16 / i.image_bytes,
+                     begins = start - floor_divide(start, together) * together;
   r.step = i.across.step * i.channels;
   const bool uneven = r.step % 2 != 0;
   const std::int64_t skip = uneven ? 0 : begins % 2;
@@ -38,9 +38,9 @@ Run run_of(const ImageRowsConfig& i) {
   r.rows = r.groups == 1 ? i.down.taps : i.down.step;
   r.steps = (r.rows * r.eights + 1) / 2;
   r.pieces =
-      rounded_up((kPixels - 1) * r.step + begins - skip + r.eights * kPiece + uneven, kPiece) /
-      kPiece;
-  if (r.step % kPiece == 0 && begins == skip) {
+      rounded_up((kPixels - 1) * r.step + begins - skip + r.eights * kPiece + uneven, together) /
+      together;
+  if (i.image_bytes == 2 && r.step % kPiece == 0 && begins == skip) {
     const std::int64_t apart = r.step / kPiece | 8;
     r.pieces = rounded_up(r.pieces, apart & -apart);
   }
@@ -59,7 +59,7 @@ std::optional<SeenPixels> seen(const KernelSpec& spec, const ImageDim& d) {
 // What the caches bring and take: each pixel once.
 double bytes_of(const KernelSpec& spec, const ImageRowsConfig& e) {
   const double images = e.image_index < 0 ? 1 : static_cast<double>(spec.extent[e.image_index]);
-  double bytes = 2 * images * static_cast<double>(e.lines * e.line);
+  double bytes = e.image_bytes * images * static_cast<double>(e.lines * e.line);
   for (std::size_t p = 0; p < spec.ports.size(); ++p)
     if (static_cast<int>(p) != e.image_port)
       bytes += static_cast<double>(elements_reached(spec.extent, spec.ports[p].access)) *
@@ -77,6 +77,23 @@ bool leaves_in_runs(const KernelSpec& spec, const ImageRowsConfig& e) {
           kind != PortPack::Kind::pack && kind != PortPack::Kind::same)
         return false;
   return spec.ports[static_cast<std::size_t>(e.stored_rows)].access.stride[n - 1] == spec.extent[n];
+}
+
+// All that the epilogue has of each result is of 32 bits, and pairs of neighbours lie together.
+bool leaves_in_words(const KernelSpec& spec) {
+  const ContractionSpec& c = spec.contraction();
+  if (spec.extent[c.first_n()] % 2 != 0) return false;
+  return std::all_of(spec.body.statements.begin(), spec.body.statements.end(),
+                     [&](const Statement& s) {
+                       if (s.kind == StatementKind::random || s.kind == StatementKind::gather ||
+                           s.kind == StatementKind::index || s.kind == StatementKind::inside)
+                         return false;
+                       if (!is_load(s) && !is_store(s)) return true;
+                       const KernelPort& p = spec.ports[static_cast<std::size_t>(s.port)];
+                       if (!p.access.windows.empty() || !p.access.via.empty()) return false;
+                       return !(p.written || of_whole_tile(spec, p)) ||
+                              (info(p.type).bytes == 4 && p.access.stride[c.first_n()] == 1);
+                     });
 }
 
 // Columns of 64 results of all images, their height, and how many blocks share each.
@@ -124,8 +141,7 @@ int tap_of_patches(KernelSpec& spec, ConvolutionRoles& roles) {
   ContractionSpec& c = spec.contraction();
   int port = -1;
   const KernelPort* const image = loaded_port(spec, c.a(), port);
-  if (c.k() != 2 || !image || !is_16_bit_float(image->type) || !image->access.windows.empty())
-    return -1;
+  if (c.k() != 2 || !image || !image->access.windows.empty()) return -1;
   int channel = c.first_k(), tap = channel + 1;
   if (image->access.stride[channel] != 1) std::swap(channel, tap);
   roles.channels = {channel};
@@ -152,9 +168,12 @@ std::vector<int> read_image(KernelSpec& spec, ImageRowsConfig& e) {
   int filter_port = -1;
   const KernelPort* const image = loaded_port(spec, c.a(), e.image_port);
   const KernelPort* const filter = loaded_port(spec, c.b(), filter_port);
-  if (!image || !filter || image->type != filter->type || !is_16_bit_float(image->type) ||
-      image->alignment < 16)
-    return {};
+  if (!image || !filter || image->alignment < 16) return {};
+  const bool bytes = multiplied_as_bytes(image->type, filter->type);
+  if (!bytes && (image->type != filter->type || !is_16_bit_float(image->type))) return {};
+  if (!sums_as_right_in_f32(spec, image->type, filter->type)) return {};
+  e.number = bytes ? DataType::f16 : image->type;
+  e.image_bytes = info(image->type).bytes;
   int image_index = -1;
   std::int64_t offset = 0;
   const auto dims = image_dims(spec, roles, image->access, image_index, offset);
@@ -178,7 +197,7 @@ std::vector<int> read_image(KernelSpec& spec, ImageRowsConfig& e) {
   e.image_index = image_index < 0 ? -1 : 0;
   e.image_step = image_index < 0 ? 0 : image->access.stride[image_index];
   for (std::int64_t x : {e.line, e.pitch, e.offset, e.image_step})
-    if (x % kPiece != 0) return {};
+    if (x * e.image_bytes % 16 != 0) return {};
   for (const ImageDim* d : {&down, &std::as_const(across)})
     if (d->tap < 0) {  // of a data gradient
       if (names_index(spec, d->tap_index)) return {};
@@ -220,9 +239,9 @@ double estimate(const KernelSpec& spec, const ImageRowsConfig& e, double all, bo
 
 std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const DeviceModel& device) {
   const ContractionSpec* const old = given.as_contraction();
-  if (!device.has_wgmma || !old || !is_plain_product(*old) || !given.columns.empty() ||
-      old->batch != 0 || old->n != 1 || old->m < 2 || old->k() < 2 || old->promote_accumulators ||
-      reads_joined_indices(given))
+  if (!device.has_wgmma || !old || !is_single_product(*old) || old->marked_zeros ||
+      !given.columns.empty() || old->batch != 0 || old->n != 1 || old->m < 2 || old->k() < 2 ||
+      old->promote_accumulators || reads_joined_indices(given))
     return {};
   ImageRowsPlan plan{given, {}};
   KernelSpec& spec = plan.spec;
@@ -245,20 +264,24 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
   if (prefers(spec, spec.body, c.first_n(), c.first_n() - 1, is_store)) return {};
   if (elements(spec.extent, 0, spec.extent.size()) == 0) return {};
 
-  e.number = spec.ports[static_cast<std::size_t>(e.image_port)].type;
+  sum_in_f32(spec);
   e.tile.m = e.loaded_rows = 64;
   e.tile.n = static_cast<int>(filters);
   e.tile.consumers = 1;
   e.tile.stages = kStages;
   e.threads = 32 * kWarps;
   e.packing = choose_packing(spec, c.first_n(), 8);
-  store_as_summed(spec, e, {.rows_exist = false});
-  if (e.stored_rows < 0) return {};
-  if (odd) {
-    if (!leaves_in_runs(spec, e)) return {};
-    e.stored_together = 1;
+  store_as_summed(spec, e, {.rows_exist = false, .bytes_too = true});
+  if (e.stored_rows < 0) {
+    if (!leaves_in_words(spec)) return {};
+    e.packing = choose_packing(spec, c.first_n(), 2);
+  } else {
+    if (odd) {
+      if (!leaves_in_runs(spec, e)) return {};
+      e.stored_together = 1;
+    }
+    if (e.stored_together != (odd ? 1 : 8)) return {};
   }
-  if (e.stored_together != (odd ? 1 : 8)) return {};
   e.result.reset();
   e.wide_index = needs_wide_index(spec);
 

@@ -15,7 +15,8 @@ struct SeenPixels {
 
 struct ImageRowsConfig : WarpgroupConfig {
   int image_port = -1;
-  DataType number = DataType::none;  // of both operands
+  DataType number = DataType::none;  // that both operands are multiplied as
+  int image_bytes = 2;               // of an element of the image
   SeenPixels down, across;
   std::int64_t channels = 1;
   std::int64_t line = 0, lines = 0, pitch = 0;  // elements of a row, rows, from row to row
@@ -29,7 +30,7 @@ struct ImageRowsPlan {
   ImageRowsConfig engine;
 };
 
-// Forward convolutions of 16-bit numbers over two dims; nothing for others.
+// Forward convolutions of numbers of 16 or 8 bits over two dims; nothing for others.
 std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& spec, const DeviceModel& device);
 // As a kernel that was decided for another number of images.
 std::optional<ImageRowsPlan> schedule_as(const ImageRowsConfig& decided, const KernelSpec& spec,

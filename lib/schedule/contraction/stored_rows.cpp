@@ -12,12 +12,15 @@ const KernelPort* pooled_port(const KernelSpec& spec) {
   return pooled.on() ? &spec.ports[static_cast<std::size_t>(pooled.port)] : nullptr;
 }
 
-// Elements of 16 bits, `together` of whose columns lie side by side at a multiple of their bytes.
-bool lies_in_rows(const KernelSpec& spec, const KernelPort& p, int together) {
+// Elements of 16 bits, or of 8, `together` of whose columns lie side by side at a multiple of their
+// bytes.
+bool lies_in_rows(const KernelSpec& spec, const KernelPort& p, int together,
+                  bool bytes_too = false) {
   const Access& a = p.access;
   const int column = spec.contraction().first_k() - 1;
-  if (p.type != DataType::bf16 && p.type != DataType::f16) return false;
-  if (p.alignment < std::min(2 * together, 16)) return false;
+  const bool bytes = bytes_too && multiplied_as_bytes(p.type, p.type);
+  if (p.type != DataType::bf16 && p.type != DataType::f16 && !bytes) return false;
+  if (p.alignment < std::min((bytes ? 1 : 2) * together, 16)) return false;
   if (a.stride[column] != 1 || spec.extent[column] % together != 0 || a.offset % together != 0)
     return false;
   if (&p == pooled_port(spec)) return true;  // a window's results lie so: see PooledPixels
@@ -49,8 +52,11 @@ void store_as_summed(const KernelSpec& spec, WarpgroupConfig& e, StoredTiles til
     if (!a.windows.empty() || !a.via.empty()) return;
     if (is_store(s)) {
       if (result >= 0) return;
-      if (!in_pieces && !lies_in_rows(spec, p, e.stored_together)) e.stored_together = 1;
-      if (!lies_in_rows(spec, p, e.stored_together)) return;
+      const auto lies = [&] {
+        return lies_in_rows(spec, p, e.stored_together, tiles.bytes_too && e.stored_together == 8);
+      };
+      if (!in_pieces && !lies()) e.stored_together = 1;
+      if (!lies()) return;
       result = s.port;
       continue;
     }

@@ -6,9 +6,9 @@
 namespace sinter {
 
 // `in_pieces`: columns of several indices leave so; `odd_too`: rows may begin or end anywhere;
-// `rows_exist`: all of a tile's, so that TMA may store them.
+// `rows_exist`: all of a tile's, so that TMA may store them; `bytes_too`: results of 8 bits.
 struct StoredTiles {
-  bool in_pieces = false, odd_too = true, rows_exist = true;
+  bool in_pieces = false, odd_too = true, rows_exist = true, bytes_too = false;
 };
 
 // Fills in the port of the one result, and of what is read in the same way, where it may leave as
