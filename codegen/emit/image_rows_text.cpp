@@ -42,7 +42,10 @@ class ImageRowsText : public ContractionText {
     out.line("using Number = sinter::{};", name(e_.number));
     out.line("using ImageRows = sinter::contraction::ImageRows<{}, {}, {}, {}, {},", e_.image_bytes,
              e_.channels, e_.line, e_.lines, e_.pitch);
-    out.line("    {}, {}>;", seen(e_.down), seen(e_.across));
+    const std::string volume = e_.all_frames > 0 ? fmt::format(",\n    {}, {}, {}", seen(e_.frames),
+                                                               e_.all_frames, e_.frame_pitch)
+                                                 : "";
+    out.line("    {}, {}{}>;", seen(e_.down), seen(e_.across), volume);
   }
   void print_structs(TextWriter& out) const override {
     // Zeros of the filter meet pixels beside its taps.

@@ -32,3 +32,14 @@ quantised("patches_f8e4m3", "f8e4m3", [2, 3, 16, 32], [96, 3, 4, 4], stride=4, p
 directions("first_layer_i8_sums", [2, 4, 9, 20], [48, 4, 3, 3], io="i8", intermediate="i32", compute="i32", results="i32", pre=[1, 1], which="f")
 directions("first_layer_f8e4m3_infinite", [2, 3, 20, 48], [20, 3, 5, 3], io="f8e4m3", results="f32", stride=[2, 1], pre=[1, 1], which="f",
            infinite=331)
+# Volumes and lines of pixels that are read as they lie: a group of rows has those of all frames that the filter sees.
+directions("frames_1_channel", [2, 1, 5, 9, 40], [32, 1, 3, 3, 3], pre=[1, 1, 1], which="f")
+directions("frames_4_channels", [1, 4, 4, 10, 20], [24, 4, 3, 3, 3], pre=[1, 1, 1], which="f")
+directions("frames_3_channels_stride_2", [2, 3, 6, 11, 24], [48, 3, 3, 3, 5], stride=[2, 2, 2], pre=[1, 1, 2], post=[0, 1, 2], which="f")
+directions("frames_8_channels", [1, 8, 4, 9, 18], [16, 8, 3, 3, 3], pre=[1, 1, 1], which="fd")
+directions("frames_1_tap", [2, 3, 3, 9, 24], [40, 3, 1, 5, 3], stride=[1, 2, 1], pre=[0, 2, 1], which="f")
+directions("frames_infinite", [2, 2, 4, 7, 24], [12, 2, 3, 3, 3], pre=[1, 1, 1], which="f", infinite=331)
+directions("row_of_samples", [2, 1, 200], [32, 1, 7], pre=[3], which="f")
+directions("row_of_samples_unpadded", [2, 1, 400], [96, 1, 10], stride=[5], which="f")
+directions("row_of_2_channels", [1, 2, 120], [24, 2, 9], stride=[2], pre=[4], post=[0], which="f")
+directions("row_of_4_channels", [3, 4, 72], [40, 4, 5], pre=[2], which="fd")

@@ -15,7 +15,8 @@
 //     row 2 g      0 p p p ... p 0 0     22 elements, and two that fill the eights
 //     row 2 g + 1  0 p p p ... p 0 0
 //
-// Rows of pixels come in groups of as many as the stride. Fragments of a group stay in registers
+// Rows of pixels come in groups of as many as the stride, of a volume for each frame that the
+// filter sees. Fragments of a group stay in registers
 // while the warp walks down the image: each row of results takes one more group, and the filter's
 // rows are as many groups one behind another.
 //
@@ -41,17 +42,20 @@ SINTER_DEVICE void put_filter(const Args& args, unsigned char* to) {
   const Filter filter{args};
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < rows * S::columns; i += Config::threads) {
-    const int tap = i / S::columns, column = i % S::columns,
-              k = tap / R::rows * R::steps * 16 + tap % R::rows * width;
+    const int number = i / S::columns, column = i % S::columns, row = number % R::rows,
+              tap = number / R::rows * R::rows_of_frame + row % R::rows_of_frame,
+              k = number / R::rows * R::steps * 16 + row * width;
+    constexpr int row_tap = P::first_k + R::volume;
     typename P::Coord c;
     P::set_n(c, S::first_column() + column);
-    c.at[P::first_k] = tap;
+    if constexpr (R::volume) c.at[P::first_k] = row / R::rows_of_frame;
+    c.at[row_tap] = tap;
     float values[width] = {};
     if (tap < R::tap_rows && (S::filters % S::columns == 0 || column < S::filters)) {
 #pragma unroll
       for (int e = 0; e < R::taken; ++e) {
-        c.at[P::first_k + 1] = e / R::channels;
-        c.at[P::first_k + 2] = e % R::channels;
+        c.at[row_tap + 1] = e / R::channels;
+        c.at[row_tap + 2] = e % R::channels;
         values[R::skip + e] = static_cast<float>(filter.value(c));
       }
     }
@@ -63,7 +67,7 @@ SINTER_DEVICE void put_filter(const Args& args, unsigned char* to) {
       *reinterpret_cast<uint4*>(to + S::Filter::place(column, k + e)) = {pair(0), pair(2), pair(4),
                                                                          pair(6)};
     }
-    if (R::rows * R::eights % 2 != 0 && tap % R::rows == R::rows - 1)
+    if (R::rows * R::eights % 2 != 0 && row == R::rows - 1)
       *reinterpret_cast<uint4*>(to + S::Filter::place(column, k + width)) = {};
   }
 }
@@ -157,7 +161,9 @@ struct GroupLoader {
  private:
   static SINTER_DEVICE int piece(int i) { return i * 32 + static_cast<int>(threadIdx.x) % 32; }
   static SINTER_DEVICE int row(int i) { return R::rows == 1 ? 0 : piece(i) / R::pieces; }
-  SINTER_DEVICE int line(int i) const { return R::base + walk.group * R::down + row(i); }
+  SINTER_DEVICE int line(int i) const {
+    return R::base + walk.group * R::down + row(i) % R::rows_of_frame;
+  }
   template <class Args>
   SINTER_DEVICE void enter(const Args& args, int warp) {
     const auto c = walk.place(warp);
@@ -167,8 +173,15 @@ struct GroupLoader {
 #pragma unroll
     for (int i = 0; i < own; ++i) {
       const int at = column + (piece(i) - row(i) * R::pieces) * R::together;
+      bool exists = at >= 0 && at < R::line;
       from[i] = image + line(i) * R::pitch + at;
-      lines[i] = at >= 0 && at < R::line ? R::lines : 0;
+      if constexpr (R::volume) {
+        const int frame = R::Frames::base + static_cast<int>(c.at[S::z]) * R::Frames::step +
+                          row(i) / R::rows_of_frame;
+        exists &= frame >= 0 && frame < R::all_frames;
+        from[i] += frame * R::frame_pitch;
+      }
+      lines[i] = exists ? R::lines : 0;
     }
   }
 };

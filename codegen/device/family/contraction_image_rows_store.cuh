@@ -13,10 +13,16 @@ struct SeenPixels {
 };
 
 // `line`: elements of `bytes` bytes of a row of the image, `pitch` from one to the next of its
-// `lines` rows.
+// `lines` rows. Of a volume each image is one of `all_frames`, `frame_pitch` apart; 0: there is no
+// such index.
 template <int bytes_, int channels_, int line_, int lines_, long long pitch_, class Down,
-          class Across>
+          class Across, class Frames_ = SeenPixels<0, 1, 1>, int all_frames_ = 0,
+          long long frame_pitch_ = 0>
 struct ImageRows {
+  using Frames = Frames_;
+  static constexpr int all_frames = all_frames_;
+  static constexpr bool volume = all_frames > 0;
+  static constexpr long long frame_pitch = frame_pitch_;
   static constexpr int bytes = bytes_, together = 16 / bytes;  // of a piece of 16 bytes
   static constexpr int channels = channels_, line = line_, lines = lines_, base = Down::base,
                        tap_rows = Down::taps;
@@ -29,12 +35,13 @@ struct ImageRows {
                        skip = uneven ? 0 : (start - from) % 2, lead = start - from - skip;
   static constexpr int taken = Across::taps * channels, eights = (skip + taken + 7) / 8;
   static constexpr int down = Down::step, groups = (tap_rows + down - 1) / down,
-                       rows = groups == 1 ? tap_rows : down;  // of a group
-  static constexpr int steps = (rows * eights + 1) / 2;       // of k, of a group
+                       rows_of_frame = groups == 1 ? tap_rows : down,
+                       rows = Frames::taps * rows_of_frame;  // of a group, frame by frame
+  static constexpr int steps = (rows * eights + 1) / 2;      // of k, of a group
   static constexpr int depth = groups * steps * 16;
   // Of k, with taps: the last group may have fewer rows of them than others.
-  static constexpr int used =
-      (groups - 1) * steps + ((tap_rows - (groups - 1) * rows) * eights + 1) / 2;
+  static constexpr int left = rows - rows_of_frame + tap_rows - (groups - 1) * rows_of_frame,
+                       used = (groups - 1) * steps + (left * eights + 1) / 2;
   // Pieces of 16 bytes that a warp has of a row.
   static constexpr int reached =
       ((pixels - 1) * step + lead + eights * 8 + uneven + together - 1) / together;
@@ -61,7 +68,7 @@ struct ImageRowsShape {
                                              : 32>;
   using Product = Mma<sinter::Shape<64, columns>, Types<Number, Number, float>, Registers, Filter>;
   using Fragments = OperandFragment<Number, R::depth>;
-  static constexpr int y = P::first_n - 2, x = P::first_n - 1;  // indices of the domain
+  static constexpr int z = P::first_n - 3, y = P::first_n - 2, x = P::first_n - 1;  // of the domain
   static constexpr int epilogue_tiles = Filter::bytes,
                        stages = epilogue_tiles + 4 * static_cast<int>(sizeof(EpilogueTile));
   static SINTER_DEVICE int height() { return static_cast<int>(Config::Extent::at(y)); }

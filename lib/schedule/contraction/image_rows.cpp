@@ -35,7 +35,7 @@ Run run_of(const ImageRowsConfig& i) {
   const std::int64_t skip = uneven ? 0 : begins % 2;
   r.eights = rounded_up(skip + i.across.taps * i.channels, kPiece) / kPiece;
   r.groups = rounded_up(i.down.taps, i.down.step) / i.down.step;
-  r.rows = r.groups == 1 ? i.down.taps : i.down.step;
+  r.rows = i.frames.taps * (r.groups == 1 ? i.down.taps : i.down.step);
   r.steps = (r.rows * r.eights + 1) / 2;
   r.pieces =
       rounded_up((kPixels - 1) * r.step + begins - skip + r.eights * kPiece + uneven, together) /
@@ -59,7 +59,8 @@ std::optional<SeenPixels> seen(const KernelSpec& spec, const ImageDim& d) {
 // What the caches bring and take: each pixel once.
 double bytes_of(const KernelSpec& spec, const ImageRowsConfig& e) {
   const double images = e.image_index < 0 ? 1 : static_cast<double>(spec.extent[e.image_index]);
-  double bytes = e.image_bytes * images * static_cast<double>(e.lines * e.line);
+  double bytes = e.image_bytes * images *
+                 static_cast<double>(e.lines * e.line * std::max<std::int64_t>(1, e.all_frames));
   for (std::size_t p = 0; p < spec.ports.size(); ++p)
     if (static_cast<int>(p) != e.image_port)
       bytes += static_cast<double>(elements_reached(spec.extent, spec.ports[p].access)) *
@@ -151,14 +152,44 @@ int tap_of_patches(KernelSpec& spec, ConvolutionRoles& roles) {
   return spec.extent.size() - 1;
 }
 
-// Notes how the image lies, and gives the order of indices that the kernel wants: image, row and
-// column; filter's row, column and channel. Empty where it lies in no way that the kernel reads.
+// Lines of pixels as images of one row, which a filter of one row sees.
+void add_row(KernelSpec& spec) {
+  ContractionSpec& c = spec.contraction();
+  ConvolutionRoles roles;
+  int port = -1, image_index = -1;
+  std::int64_t offset = 0;
+  const KernelPort* const image = loaded_port(spec, c.a(), port);
+  if (!add_batch_and_k(c, roles) || roles.pixels_in_k || !image || roles.taps.size() != 1 ||
+      roles.channels.size() > 1)
+    return;
+  for (int i = c.first_m(); i < c.first_n(); ++i) roles.pixels.push_back(i);
+  const auto dims = image_dims(spec, roles, image->access, image_index, offset);
+  if (!dims || dims->size() != 1 || dims->front().pixel_index != c.first_n() - 1) return;
+  // Two of them apart: image_dims() takes indices of like steps together, and images are one apart.
+  const std::int64_t apart = 2 * dims->front().extent * dims->front().stride;
+  const auto add = [&](int at) {
+    add_unit_index(spec, at);
+    spec.ports[static_cast<std::size_t>(port)].access.stride[at] = apart;
+  };
+  add(c.first_n() - 1);
+  ++c.m;
+  add(c.first_k());
+  c.k_indices.insert(c.k_indices.begin(), KIndex::filter_tap);
+  if (!roles.channels.empty()) return;
+  add_unit_index(spec, spec.extent.size());
+  c.k_indices.push_back(KIndex::channels);
+}
+
+// Notes how the image lies, and gives the order of indices that the kernel wants: image, frame of
+// a volume, row and column; filter's frame, row, column and channel. Empty where it lies in no way
+// that the kernel reads.
 std::vector<int> read_image(KernelSpec& spec, ImageRowsConfig& e) {
+  add_row(spec);
   ContractionSpec& c = spec.contraction();
   ConvolutionRoles roles;
   if (!add_batch_and_k(c, roles) || roles.pixels_in_k) return {};
   const int unit_tap = tap_of_patches(spec, roles);
-  if (roles.taps.size() != (unit_tap < 0 ? 2 : 1) || roles.channels.size() > 1) return {};
+  if (roles.taps.size() < (unit_tap < 0 ? 2 : 1) || roles.channels.size() > 1) return {};
   if (roles.channels.empty()) {
     roles.channels = {spec.extent.size()};
     add_unit_index(spec, spec.extent.size());
@@ -177,9 +208,9 @@ std::vector<int> read_image(KernelSpec& spec, ImageRowsConfig& e) {
   int image_index = -1;
   std::int64_t offset = 0;
   const auto dims = image_dims(spec, roles, image->access, image_index, offset);
-  if (!dims || dims->size() != 2 || static_cast<int>(roles.pixels.size()) > 3) return {};
-  const ImageDim& down = dims->front();
-  ImageDim across = dims->back();
+  if (!dims || dims->size() < 2 || roles.pixels.size() > dims->size() + 1) return {};
+  const ImageDim& down = (*dims)[dims->size() - 2];
+  ImageDim frames, across = dims->back();
   if (unit_tap >= 0) across.tap_index = unit_tap, across.tap = 1;
   const auto rows = seen(spec, down), columns = seen(spec, across);
   const int channel = roles.channels.front();
@@ -196,17 +227,33 @@ std::vector<int> read_image(KernelSpec& spec, ImageRowsConfig& e) {
   e.offset = image->access.offset + offset;
   e.image_index = image_index < 0 ? -1 : 0;
   e.image_step = image_index < 0 ? 0 : image->access.stride[image_index];
-  for (std::int64_t x : {e.line, e.pitch, e.offset, e.image_step})
+  if (dims->size() == 3) {
+    frames = dims->front();
+    if (frames.tap_index < 0) {
+      frames.tap_index = spec.extent.size();
+      frames.tap = 1;
+      add_unit_index(spec, spec.extent.size());
+      c.k_indices.push_back(KIndex::filter_tap);
+    }
+    const auto all = seen(spec, frames);
+    if (!all) return {};
+    e.frames = *all;
+    e.all_frames = frames.extent;
+    e.frame_pitch = frames.stride;
+  }
+  for (std::int64_t x : {e.line, e.pitch, e.frame_pitch, e.offset, e.image_step})
     if (x * e.image_bytes % 16 != 0) return {};
-  for (const ImageDim* d : {&down, &std::as_const(across)})
+  for (const ImageDim* d : {&down, &std::as_const(across), &std::as_const(frames)})
     if (d->tap < 0) {  // of a data gradient
       if (names_index(spec, d->tap_index)) return {};
       reverse_index(spec, d->tap_index);
     }
   std::vector<int> order;
   if (image_index >= 0) order.push_back(image_index);
-  order.insert(order.end(), {down.pixel_index, across.pixel_index, c.first_n(), down.tap_index,
-                             across.tap_index, channel});
+  if (frames.pixel_index >= 0) order.push_back(frames.pixel_index);
+  order.insert(order.end(), {down.pixel_index, across.pixel_index, c.first_n()});
+  if (frames.pixel_index >= 0) order.push_back(frames.tap_index);
+  order.insert(order.end(), {down.tap_index, across.tap_index, channel});
   if (static_cast<int>(order.size()) != spec.extent.size()) return {};
   return order;
 }
@@ -240,7 +287,9 @@ double estimate(const KernelSpec& spec, const ImageRowsConfig& e, double all, bo
 std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const DeviceModel& device) {
   const ContractionSpec* const old = given.as_contraction();
   if (!device.has_wgmma || !old || !is_single_product(*old) || old->marked_zeros ||
-      !given.columns.empty() || old->batch != 0 || old->n != 1 || old->m < 2 || old->k() < 2 ||
+      !given.columns.empty() || old->batch != 0 || old->n != 1 ||
+      std::find(old->k_indices.begin(), old->k_indices.end(), KIndex::filter_tap) ==
+          old->k_indices.end() ||
       old->promote_accumulators || reads_joined_indices(given))
     return {};
   ImageRowsPlan plan{given, {}};
@@ -259,7 +308,8 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
   while (!fills_up && all_filters % filters != 0) filters -= 16;
   if (filters < std::min<std::int64_t>(all_filters, kFewestColumns)) return {};
 
-  c.k_indices = {KIndex::filter_tap, KIndex::filter_tap, KIndex::channels};
+  c.k_indices.assign(c.k_indices.size() - 1, KIndex::filter_tap);
+  c.k_indices.push_back(KIndex::channels);
   reorder(spec, order);
   if (prefers(spec, spec.body, c.first_n(), c.first_n() - 1, is_store)) return {};
   if (elements(spec.extent, 0, spec.extent.size()) == 0) return {};

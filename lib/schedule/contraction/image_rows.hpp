@@ -17,9 +17,10 @@ struct ImageRowsConfig : WarpgroupConfig {
   int image_port = -1;
   DataType number = DataType::none;  // that both operands are multiplied as
   int image_bytes = 2;               // of an element of the image
-  SeenPixels down, across;
+  SeenPixels down, across, frames;
   std::int64_t channels = 1;
   std::int64_t line = 0, lines = 0, pitch = 0;  // elements of a row, rows, from row to row
+  std::int64_t all_frames = 0, frame_pitch = 0;  // of a volume
   std::int64_t offset = 0, image_step = 0;      // of the first image, from one to the next
   int image_index = -1;                         // of the domain
   int band = 1;                                 // rows of results that a block takes at a time
@@ -30,7 +31,7 @@ struct ImageRowsPlan {
   ImageRowsConfig engine;
 };
 
-// Forward convolutions of numbers of 16 or 8 bits over two dims; nothing for others.
+// Forward convolutions of numbers of 16 or 8 bits over up to three dims; nothing for others.
 std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& spec, const DeviceModel& device);
 // As a kernel that was decided for another number of images.
 std::optional<ImageRowsPlan> schedule_as(const ImageRowsConfig& decided, const KernelSpec& spec,
