@@ -220,9 +220,9 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
                 engine->stored_together == 1 ? "contraction::ColumnsOf<Config>::fetch" : "fetch",
                 "", columns, "fetch_columns");
     out.line("static constexpr bool reads_columns = {};", !columns.empty());
-    if (stores_sum(body, live))
-      out.line("using StoredSum = {};",
-               storage_type(spec.ports[static_cast<std::size_t>(engine->stored_rows)].type));
+    const DataType stored = spec.ports[static_cast<std::size_t>(engine->stored_rows)].type;
+    if (stores_sum(body, live) && info(stored).bytes == 2)
+      out.line("using StoredSum = {};", storage_type(stored));
     print_rows(out, spec, names, *engine, epilogue.rows_exist);
   }
   out.close("};");

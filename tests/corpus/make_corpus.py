@@ -35,6 +35,7 @@ import corpus_permuted  # noqa: F401
 import corpus_pooled  # noqa: F401
 import corpus_random  # noqa: F401
 import corpus_regions  # noqa: F401
+import corpus_results_of_bytes  # noqa: F401
 import corpus_rows  # noqa: F401
 import corpus_segments  # noqa: F401
 import corpus_shapes  # noqa: F401

@@ -1,6 +1,6 @@
-// The end of a contraction with one result of 16 bits, n fastest: the epilogue is computed where
-// the sums are, and stmatrix brings 16 rows x 64 columns of a warp to shared memory as they are
-// stored. No float passes through shared memory. From there they leave in one of two ways.
+// The end of a contraction with one result of 16 bits, or of 8, n fastest: the epilogue is computed
+// where the sums are, and stmatrix brings 16 rows x 64 columns of a warp to shared memory as they
+// are stored. No float passes through shared memory. From there they leave in one of two ways.
 //
 // TMA stores them while the warp goes on with the next ones, where a generated file has, in its
 // Body,
@@ -13,7 +13,7 @@
 // The map wants strides that are multiples of 16 bytes, and columns that end at one: TMA writes
 // whole pieces of 16. Rows and pieces past the last it leaves out.
 //
-// The warp stores them, 16 bytes a lane and a whole row's 128 bytes side by side, where Body has
+// The warp stores them, 8 results a lane and a whole row's 64 side by side, where Body has
 //
 //   row(args, coordinates)   where the result of these is
 //   sources                  how many operands differ from row to row, 16 bits each: up to two
@@ -411,9 +411,9 @@ SINTER_DEVICE void store_rows(const Args& args, const TileCoord<Config>& tile, i
     } else {
       PartSums sums;
       get_part<Config>(number, sums);
-      put_results<Config, Body, sources>(args, batch, row, tile.column + part * 64,
-                                         next_part<Config>(tile, part), S::columns - part * 64,
-                                         read_columns, sums, hopper::address(tiles));
+      put_results<Config, Body, sources, typename Result::Tile>(
+          args, batch, row, tile.column + part * 64, next_part<Config>(tile, part),
+          S::columns - part * 64, read_columns, sums, hopper::address(tiles));
     }
     __syncwarp();
     if (part * 64 < columns) {

@@ -77,7 +77,8 @@ void store_as_summed(const KernelSpec& spec, WarpgroupConfig& e, StoredTiles til
       return;
   e.stored_rows = result;
   e.row_sources = std::move(sources);
-  if (e.row_sources.empty() && tiles.rows_exist && !in_pieces &&
+  const bool bytes = info(spec.ports[static_cast<std::size_t>(result)].type).bytes == 1;
+  if (e.row_sources.empty() && tiles.rows_exist && !in_pieces && !bytes &&
       (e.result = boxed_result(spec, result, c.batch, {c.first_m(), c.first_n()}, c.first_n())))
     set_box(*e.result, kStoredRows);
 }
@@ -86,7 +87,10 @@ void store_tiles_as_summed(const KernelSpec& spec, WgmmaConfig& e, bool rows_exi
   const bool in_pieces = e.resident && spec.contraction().n > 1;
   if (e.b2 || e.scaled() || e.integers) return;
   store_as_summed(spec, e,
-                  {.in_pieces = in_pieces, .odd_too = !e.resident, .rows_exist = rows_exist});
+                  {.in_pieces = in_pieces,
+                   .odd_too = !e.resident,
+                   .rows_exist = rows_exist,
+                   .bytes_too = !in_pieces && !spec.contraction().pooled.on()});
 }
 
 }  // namespace sinter

@@ -211,8 +211,10 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   const bool stored = e.stored_rows >= 0, in_pieces = stored && c.n > 1;
   p.stores_rows = stored && !in_pieces;
   p.stores_pieces = in_pieces && !p.gradient && p.columns <= kInstructionRows;
-  p.swappable =
-      e.resident && !p.gradient && e.row_sources.empty() && (p.stores_rows || p.stores_pieces);
+  const bool words =
+      stored && info(gemm->spec.ports[static_cast<std::size_t>(e.stored_rows)].type).bytes == 2;
+  p.swappable = e.resident && !p.gradient && e.row_sources.empty() && words &&
+                (p.stores_rows || p.stores_pieces);
   e.window = std::move(gemm->window);
   return Orientation{std::move(gemm->spec), std::move(e), p};
 }
