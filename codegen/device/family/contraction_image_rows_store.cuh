@@ -138,9 +138,10 @@ struct PixelSources {
 template <class Config, class Body, class Args, class Sums>
 SINTER_DEVICE void retake_pixels(const Args& args, int first_row, int count, Sums& sums) {
   if constexpr (RetakesSums<Body>) {
-    float all = 0;
+    float some[4] = {};  // each instruction waits for the one four before it
 #pragma unroll
-    for (int i = 0; i < Sums::count; ++i) all += sums.at[i];
+    for (int i = 0; i < Sums::count; ++i) some[i % 4] += sums.at[i];
+    const float all = some[0] + some[1] + (some[2] + some[3]);
     if (__any_sync(0xffffffffu, all != all)) {
       float held[Sums::count];  // in local memory: registers have no index
 #pragma unroll
@@ -191,12 +192,9 @@ SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row,
   const int first_column = S::first_column();
   if constexpr (StoresOddRows<Body>) {  // the warp's pixels are one run of memory
     static_assert(S::tiles == 1 && S::columns <= 64 && Body::sources == 0);
-    PartSums all;
-#pragma unroll
-    for (int i = 0; i < Sums::count; ++i) all[i] = sums.at[i];
     const RunOfRows<typename Body::Stored> run(Body::row(args, c), epilogue_tile, S::filters);
     put_results<Config, Body>(
-        args, batch, first_row, 0, 0, S::columns, read_columns, all, 0,
+        args, batch, first_row, 0, 0, S::columns, read_columns, sums.at, 0,
         [&](int first, const unsigned(&blocks)[4]) { run.template put<16>(first, blocks, 0); });
     __syncwarp();
     if (count > 0) run.store(count < R::pixels ? count : R::pixels);
@@ -224,14 +222,10 @@ SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row,
       if (part + 1 < across) sources.load(part + 1);
       __syncwarp();
     }
-    PartSums of_part;
-#pragma unroll
-    for (int i = 0; i < 32; ++i)
-      if (part * 32 + i < Sums::count) of_part[i] = sums.at[part * 32 + i];
     put_results<Config, Body, read, typename Result::Tile>(
         args, batch, first_row, first_column + part * 64,
         first_column + (part + 1 < across ? (part + 1) * 64 : 0), S::columns - part * 64,
-        read_columns, of_part, hopper::address(tile));
+        read_columns, sums.at + part * 32, hopper::address(tile));
     __syncwarp();
     if (part * 64 + Result::column() < stored) {
       result.get(tile);

@@ -192,11 +192,13 @@ struct PartColumns {
 
 // The results of a part's sums to a StoreTile at `to`. `batch`: the coordinates of the batch entry;
 // `row`: the warp's first, `column`: the part's, `next_column`: the next part's; it has `columns`.
+// `sums`: the part's, which a kernel that may take sums again does not copy (to an array that the
+// compiler would store to local memory for nothing).
 // Or elsewhere: put(first column of 16, their words).
 template <class Config, class Body, int sources = 0, class Args, class Coord, class Put>
 SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, int column,
                                int next_column, int columns,
-                               PartColumns<Config, Body>& read_columns, const PartSums& sums,
+                               PartColumns<Config, Body>& read_columns, const float* sums,
                                unsigned to, const Put& put) {
   using P = Problem<Config>;
   using S = Shape<Config>;
@@ -242,7 +244,7 @@ template <class Config, class Body, int sources = 0, class Tile = StoreTile, cla
           class Coord>
 SINTER_DEVICE void put_results(const Args& args, const Coord& batch, int row, int column,
                                int next_column, int columns,
-                               PartColumns<Config, Body>& read_columns, const PartSums& sums,
+                               PartColumns<Config, Body>& read_columns, const float* sums,
                                unsigned to) {
   put_results<Config, Body, sources>(
       args, batch, row, column, next_column, columns, read_columns, sums, to,

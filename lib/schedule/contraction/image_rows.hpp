@@ -19,11 +19,11 @@ struct ImageRowsConfig : WarpgroupConfig {
   int image_bytes = 2;               // of an element of the image
   SeenPixels down, across, frames;
   std::int64_t channels = 1;
-  std::int64_t line = 0, lines = 0, pitch = 0;  // elements of a row, rows, from row to row
+  std::int64_t line = 0, lines = 0, pitch = 0;   // elements of a row, rows, from row to row
   std::int64_t all_frames = 0, frame_pitch = 0;  // of a volume
-  std::int64_t offset = 0, image_step = 0;      // of the first image, from one to the next
-  int image_index = -1;                         // of the domain
-  int band = 1;                                 // rows of results that a block takes at a time
+  std::int64_t offset = 0, image_step = 0;       // of the first image, from one to the next
+  int image_index = -1;                          // of the domain
+  int band = 1;                                  // rows of results that a block takes at a time
 };
 
 struct ImageRowsPlan {
