@@ -86,6 +86,34 @@ TEST_CASE("first layers of 8 bits read pixels as they lie, and store 8, 16 or 32
   CHECK(engine({.io = i8, .intermediate = i32, .compute = i32}, i32) == Engines{"image_rows"});
 }
 
+TEST_CASE("volumes and lines of pixels of few channels are read as they lie") {
+  const auto engine = [](const Dims& x, const Dims& w, const Dims& y, const ConvAttributes& a) {
+    Images i;
+    i.output(conv_fprop(i.input("x", x), i.input("w", w), a), "y", y);
+    return engines(*i.g);
+  };
+  const ConvAttributes of_volume{.pre_padding = {1, 1, 1}, .post_padding = {1, 1, 1}};
+  for (const std::int64_t channels : {1, 4})
+    CHECK(engine({2, channels, 64, 128, 128}, {32, channels, 3, 3, 3}, {2, 32, 64, 128, 128},
+                 of_volume) == Engines{"image_rows"});
+  CHECK(engine({8, 1, 240000}, {32, 1, 7}, {8, 32, 240000},
+               {.pre_padding = {3}, .post_padding = {3}}) == Engines{"image_rows"});
+  CHECK(engine({8, 1, 160000}, {512, 1, 10}, {8, 512, 31999}, {.stride = {5}}) ==
+        Engines{"image_rows"});
+}
+
+// Written with channels together first: blocks of 4 x 4 pixels of 3 channels are columns.
+TEST_CASE("strided data gradients of few channels, channels first, have blocks as columns") {
+  Images i{.last = false};
+  const Dims x{128, 3, 64, 64}, w{64, 3, 4, 4}, y{128, 64, 32, 32};
+  i.output(conv_dgrad(i.input("dy", y), i.input("w", w), x, padded(1, 2)), "dx", x);
+  std::int64_t columns = 0;
+  for (const KernelSpec& spec : planned(*i.g).kernels)
+    if (const ContractionSpec* const c = spec.as_contraction())
+      columns = count(spec.extent, c->first_n(), c->first_k());
+  CHECK(columns >= 12);
+}
+
 TEST_CASE("filters of all of 8 channels have their gradients as one narrow group") {
   const auto narrow = [](std::int64_t channels) {
     Images i;

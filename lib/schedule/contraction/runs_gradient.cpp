@@ -232,9 +232,10 @@ class RunsGradientSearch {
     best_.config = e_;
   }
 
-  // A product of 16 pixels takes as many clocks of an SM as it has columns, at least 55: fitted to
-  // what is in tools/benchmarks/decisions/depthwise.md. Those of a row, of a block and of what it
-  // stores are guesses.
+  // A product of 16 pixels takes as many clocks of an SM as it has columns, at least 55, beside
+  // which loads are not seen: fitted to what is in tools/benchmarks/decisions/depthwise.md, which is
+  // estimated 0.94 to 1.14 times as long. Those of a row, of a block and of what it stores are
+  // guesses.
   double estimate(std::int64_t filters, std::int64_t depth, int stages, std::int64_t stage,
                   std::int64_t group, double most) const {
     constexpr double kProduct = 55, kRow = 150, kWait = 100, kBegin = 3000, kStore = 60;
@@ -256,7 +257,7 @@ class RunsGradientSearch {
                  // SMs that have a thread block less than others rest.
         each = blocks / device_.sms, unlike = std::ceil(each) / each,
                  waited = memory_ * unlike * std::max(1.0, kFlightOfSm / flight);
-    return overlapped(waited, issued);
+    return std::max(waited, issued);
   }
 };
 
