@@ -43,3 +43,10 @@ directions("row_of_samples", [2, 1, 200], [32, 1, 7], pre=[3], which="f")
 directions("row_of_samples_unpadded", [2, 1, 400], [96, 1, 10], stride=[5], which="f")
 directions("row_of_2_channels", [1, 2, 120], [24, 2, 9], stride=[2], pre=[4], post=[0], which="f")
 directions("row_of_4_channels", [3, 4, 72], [40, 4, 5], pre=[2], which="fd")
+# f32 that may be rounded to tf32, one element a register.
+directions("few_channels_tf32_lines", [2, 3, 21, 24], [40, 3, 7, 7], io="f32", compute="tf32", stride=[2, 2], pre=[3, 3], which="f")
+directions("few_channels_tf32_odd", [2, 3, 9, 20], [24, 3, 3, 3], io="f32", compute="tf32", pre=[1, 0], post=[0, 2], which="f")
+directions("few_channels_tf32_16", [1, 16, 9, 18], [16, 16, 3, 3], io="f32", compute="tf32", pre=[1, 1], which="fd")
+directions("frames_tf32", [1, 2, 5, 9, 20], [16, 2, 3, 3, 3], io="f32", compute="tf32", pre=[1, 1, 1], which="f")
+directions("few_channels_tf32_infinite", [2, 3, 20, 40], [44, 3, 5, 3], io="f32", compute="tf32", stride=[2, 1], pre=[1, 1], which="f",
+           infinite=331)

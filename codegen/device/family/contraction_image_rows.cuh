@@ -9,7 +9,7 @@
 // eights; where every other one does, a thread loads two words and takes the pair out of them.)
 // Where runs begin at multiples of 16 bytes, as of 8, 16 or 32 channels, the same fragments come by
 // ldmatrix. Elements of 8 bits become f16, which holds them all, pair by pair as a thread loads
-// them.
+// them; of 32 bits, rounded to tf32, it loads one at a time.
 //
 //   k of a group of rows (7 taps of 3 channels, stride 2)
 //     row 2 g      0 p p p ... p 0 0     22 elements, and two that fill the eights
@@ -44,7 +44,7 @@ SINTER_DEVICE void put_filter(const Args& args, unsigned char* to) {
   for (int i = static_cast<int>(threadIdx.x); i < rows * S::columns; i += Config::threads) {
     const int number = i / S::columns, column = i % S::columns, row = number % R::rows,
               tap = number / R::rows * R::rows_of_frame + row % R::rows_of_frame,
-              k = number / R::rows * R::steps * 16 + row * width;
+              k = number / R::rows * R::depth_of_group + row * width;
     constexpr int row_tap = P::first_k + R::volume;
     typename P::Coord c;
     P::set_n(c, S::first_column() + column);
@@ -59,15 +59,23 @@ SINTER_DEVICE void put_filter(const Args& args, unsigned char* to) {
         values[R::skip + e] = static_cast<float>(filter.value(c));
       }
     }
+    const auto piece = [&](int e) {
+      return reinterpret_cast<uint4*>(to + S::Filter::place(column, k + e));
+    };
+    if constexpr (!R::in_pairs) {
+      const auto word = [&](int e) { return S::Number::encode(values[e]).bits; };
 #pragma unroll
-    for (int e = 0; e < width; e += 8) {
-      const auto pair = [&](int j) {
-        return warp_matrix::pair(typename S::Number{}, values[e + j], values[e + j + 1]);
+      for (int e = 0; e < width; e += 4)
+        *piece(e) = {word(e), word(e + 1), word(e + 2), word(e + 3)};
+    } else {
+      const auto pair = [&](int e) {
+        return warp_matrix::pair(typename S::Number{}, values[e], values[e + 1]);
       };
-      *reinterpret_cast<uint4*>(to + S::Filter::place(column, k + e)) = {pair(0), pair(2), pair(4),
-                                                                         pair(6)};
+#pragma unroll
+      for (int e = 0; e < width; e += 8)
+        *piece(e) = {pair(e), pair(e + 2), pair(e + 4), pair(e + 6)};
     }
-    if (R::rows * R::eights % 2 != 0 && row == R::rows - 1)
+    if (R::in_pairs && R::rows * R::eights % 2 != 0 && row == R::rows - 1)
       *reinterpret_cast<uint4*>(to + S::Filter::place(column, k + width)) = {};
   }
 }
@@ -227,6 +235,16 @@ SINTER_DEVICE void take_group(unsigned stage, Fragments& a) {
   }
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int run = R::lead + lane / 4 * R::step;
+  if constexpr (!R::in_pairs) {
+#pragma unroll
+    for (int q = 0; q < R::steps; ++q)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        a.at[before + q][i] = Number::rounded(
+            warp_matrix::get_word(stage + (run + lane % 4) * 4 + q / R::eights * R::pieces * 16 +
+                                  (q % R::eights * 8 + i / 2 * 4 + i % 2 * 8 * R::step) * 4));
+    return;
+  }
   const unsigned from = stage + (run / 2 + lane % 4) * (2 * R::bytes);
 #pragma unroll
   for (int q = 0; q < 2 * R::steps; ++q)

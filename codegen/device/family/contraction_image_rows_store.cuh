@@ -30,18 +30,22 @@ struct ImageRows {
   static constexpr int pixels = 16;  // of a warp: the rows of its multiplications
   static constexpr int step = Across::step * channels, start = Across::base * channels;
   // Where runs begin, of the pieces from `from` on; those of odd results at odd elements, too?
-  static constexpr bool uneven = step % 2 != 0;
+  static constexpr bool in_pairs = bytes < 4, uneven = in_pairs && step % 2 != 0;
   static constexpr int from = start - (start % together + together) % together,
-                       skip = uneven ? 0 : (start - from) % 2, lead = start - from - skip;
+                       skip = !in_pairs || uneven ? 0 : (start - from) % 2,
+                       lead = start - from - skip;
   static constexpr int taken = Across::taps * channels, eights = (skip + taken + 7) / 8;
   static constexpr int down = Down::step, groups = (tap_rows + down - 1) / down,
                        rows_of_frame = groups == 1 ? tap_rows : down,
                        rows = Frames::taps * rows_of_frame;  // of a group, frame by frame
-  static constexpr int steps = (rows * eights + 1) / 2;      // of k, of a group
-  static constexpr int depth = groups * steps * 16;
+  // Steps of k, of a group: of two eights, or of one of 32 bits.
+  static constexpr int eights_of_step = in_pairs ? 2 : 1,
+                       steps = (rows * eights + eights_of_step - 1) / eights_of_step,
+                       depth_of_group = steps * eights_of_step * 8, depth = groups * depth_of_group;
   // Of k, with taps: the last group may have fewer rows of them than others.
   static constexpr int left = rows - rows_of_frame + tap_rows - (groups - 1) * rows_of_frame,
-                       used = (groups - 1) * steps + (left * eights + 1) / 2;
+                       used = (groups - 1) * steps +
+                              (left * eights + eights_of_step - 1) / eights_of_step;
   // Pieces of 16 bytes that a warp has of a row.
   static constexpr int reached =
       ((pixels - 1) * step + lead + eights * 8 + uneven + together - 1) / together;
@@ -61,7 +65,7 @@ struct ImageRowsShape {
   using P = Problem<Config>;
   using R = typename Config::ImageRows;
   using Number = typename Config::Number;
-  static constexpr int columns = Config::tile_n, line = 2 * R::depth;
+  static constexpr int columns = Config::tile_n, line = sizeof(Number) * R::depth;
   using Filter = SharedTile<Number, Major::k, columns, R::depth,
                             line % 128 == 0  ? 128
                             : line % 64 == 0 ? 64

@@ -15,10 +15,11 @@ namespace {
 constexpr int kWarps = 4, kPixels = 16;  // of a block, and of a warp
 constexpr int kPiece = 8;                // elements of k, and of results, that lie together
 constexpr int kMostColumns = 128, kFewestColumns = 32;  // of a block, of many filters
-constexpr int kMostOdd = 64;      // of numbers that are no multiple of 16: a block has all of them
-constexpr int kMostSteps = 18;    // of k, whose fragments stay in registers
-constexpr int kMostPieces = 160;  // of a warp's group of rows: five a lane
-constexpr int kStages = 4;        // 4, 6 and 10 take as long
+constexpr int kMostOdd = 64;    // of numbers that are no multiple of 16: a block has all of them
+constexpr int kMostSteps = 18;  // of k, whose fragments stay in registers
+constexpr int kMostStepsOfWords = 24;  // the same of 32 bits, of which a step has half as many
+constexpr int kMostPieces = 160;       // of a warp's group of rows: five a lane
+constexpr int kStages = 4;             // 4, 6 and 10 take as long
 
 std::int64_t rounded_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
 
@@ -31,12 +32,12 @@ Run run_of(const ImageRowsConfig& i) {
   const std::int64_t start = i.across.base * i.channels, together = 16 / i.image_bytes,
                      begins = start - floor_divide(start, together) * together;
   r.step = i.across.step * i.channels;
-  const bool uneven = r.step % 2 != 0;
-  const std::int64_t skip = uneven ? 0 : begins % 2;
+  const bool in_pairs = i.image_bytes < 4, uneven = in_pairs && r.step % 2 != 0;
+  const std::int64_t skip = !in_pairs || uneven ? 0 : begins % 2;
   r.eights = rounded_up(skip + i.across.taps * i.channels, kPiece) / kPiece;
   r.groups = rounded_up(i.down.taps, i.down.step) / i.down.step;
   r.rows = i.frames.taps * (r.groups == 1 ? i.down.taps : i.down.step);
-  r.steps = (r.rows * r.eights + 1) / 2;
+  r.steps = in_pairs ? (r.rows * r.eights + 1) / 2 : r.rows * r.eights;
   r.pieces =
       rounded_up((kPixels - 1) * r.step + begins - skip + r.eights * kPiece + uneven, together) /
       together;
@@ -200,10 +201,13 @@ std::vector<int> read_image(KernelSpec& spec, ImageRowsConfig& e) {
   const KernelPort* const image = loaded_port(spec, c.a(), e.image_port);
   const KernelPort* const filter = loaded_port(spec, c.b(), filter_port);
   if (!image || !filter || image->alignment < 16) return {};
-  const bool bytes = multiplied_as_bytes(image->type, filter->type);
-  if (!bytes && (image->type != filter->type || !is_16_bit_float(image->type))) return {};
+  const bool bytes = multiplied_as_bytes(image->type, filter->type),
+             rounded = image->type == DataType::f32 && c.a().type == DataType::tf32 &&
+                       c.b().type == DataType::tf32;
+  if (!bytes && (image->type != filter->type || !(is_16_bit_float(image->type) || rounded)))
+    return {};
   if (!sums_as_right_in_f32(spec, image->type, filter->type)) return {};
-  e.number = bytes ? DataType::f16 : image->type;
+  e.number = bytes ? DataType::f16 : rounded ? DataType::tf32 : image->type;
   e.image_bytes = info(image->type).bytes;
   int image_index = -1;
   std::int64_t offset = 0;
@@ -215,7 +219,7 @@ std::vector<int> read_image(KernelSpec& spec, ImageRowsConfig& e) {
   const auto rows = seen(spec, down), columns = seen(spec, across);
   const int channel = roles.channels.front();
   e.channels = spec.extent[channel];
-  if (e.channels % 64 == 0) return {};  // which TMA brings
+  if (e.channels * e.image_bytes % 128 == 0) return {};  // which TMA brings
   if (!rows || !columns || across.stride != e.channels ||
       (e.channels > 1 && image->access.stride[channel] != 1))
     return {};
@@ -301,7 +305,8 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
   const Run run = run_of(e);
   const std::int64_t all_filters = spec.extent[c.first_n()];
   const bool odd = all_filters % kPiece != 0, fills_up = all_filters % 16 != 0;
-  if ((fills_up && all_filters > kMostOdd) || run.groups * run.steps > kMostSteps ||
+  if ((fills_up && all_filters > kMostOdd) ||
+      run.groups * run.steps > (e.image_bytes < 4 ? kMostSteps : kMostStepsOfWords) ||
       run.rows * run.pieces > kMostPieces)
     return {};
   std::int64_t filters = std::min<std::int64_t>(rounded_up(all_filters, 16), kMostColumns);
