@@ -10,6 +10,9 @@
 #include "planner/spec/contraction_space.hpp"
 #include "planner/spec/domain.hpp"
 #include "planner/spec/scales.hpp"
+#include "schedule/contraction/convolution_dims.hpp"
+#include "schedule/contraction/held_type.hpp"
+#include "schedule/contraction/wgmma.hpp"
 #include "sinter/ops/shapes_contraction.hpp"
 
 namespace sinter {
@@ -374,6 +377,11 @@ KernelSpec contraction_spec(const FusionState& state, const std::vector<NodeId>&
     for (TensorId t : state.node(m).outputs)
       if (t >= 0 && state.needed_outside(t, nodes))
         state.node(m).op == OpKind::reduction ? body.column(state.node(m)) : body.store(t);
+
+  const DataType held_a = held_type(spec, c.a().body), held_b = held_type(spec, c.b().body);
+  if (c.products.size() == 1 && multiplied_as_bytes(held_a, held_b) && !is_floating(held_a) &&
+      sums_as_right_in_f32(spec, held_a, held_b))
+    scale_in_f32(spec);
 
   if (const auto* a = std::get_if<MoeAttributes>(&n.attributes)) {
     const auto raw_port = [&](TensorId t) {

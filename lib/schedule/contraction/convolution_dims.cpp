@@ -64,38 +64,47 @@ bool sums_as_right_in_f32(const KernelSpec& spec, DataType a, DataType b) {
          0x1p24;
 }
 
-void sum_in_f32(KernelSpec& spec) {
-  ContractionSpec& c = spec.contraction();
-  if (c.accumulate == DataType::f32) return;
-  c.accumulate = DataType::f32;
-  std::vector<Statement>& all = spec.body.statements;
-  const auto kind = [&](int i) { return all[static_cast<std::size_t>(i)].kind; };
-  const auto is_f32 = [&](int i) {
-    return all[static_cast<std::size_t>(i)].arithmetic == DataType::f32;
-  };
-  const auto is_rounded = [&](int i) {  // to f32, wherever it is used
-    return std::all_of(all.begin(), all.end(), [&](const Statement& s) {
-      return std::find(s.args.begin(), s.args.end(), i) == s.args.end() ||
-             (s.kind == StatementKind::convert && s.type == DataType::f32);
-    });
+void scale_in_f32(KernelSpec& spec) {
+  std::vector<Statement> all = spec.body.statements;
+  const auto at = [&](int i) -> Statement& { return all[static_cast<std::size_t>(i)]; };
+  const auto uses = [](const Statement& s, int i) {
+    return std::find(s.args.begin(), s.args.end(), i) != s.args.end();
   };
   std::vector<int> same(all.size());
   for (int i = 0; i < static_cast<int>(all.size()); ++i) {
-    Statement& s = all[static_cast<std::size_t>(i)];
+    Statement& s = at(i);
     for (int& a : s.args) a = same[static_cast<std::size_t>(a)];
     same[static_cast<std::size_t>(i)] = i;
     if (s.kind == StatementKind::accumulator) s.arithmetic = DataType::f32;
-    // Sums are integers as they are.
     if (s.kind == StatementKind::convert && s.type == DataType::i32 &&
-        kind(s.args.front()) == StatementKind::accumulator)
+        at(s.args.front()).kind == StatementKind::accumulator)
       same[static_cast<std::size_t>(i)] = s.args.front();
-    // What is rounded to f32 at once is as right in f32.
+    // What is rounded to f32 wherever it is used is as right in f32.
     const bool once = s.mode == PointwiseMode::mul || s.mode == PointwiseMode::add ||
                       s.mode == PointwiseMode::sub;
     if (s.kind == StatementKind::pointwise && once && s.arithmetic == DataType::f64 &&
-        std::all_of(s.args.begin(), s.args.end(), is_f32) && is_rounded(i))
+        std::all_of(s.args.begin(), s.args.end(),
+                    [&](int a) { return at(a).arithmetic == DataType::f32; }) &&
+        std::all_of(all.begin(), all.end(), [&](const Statement& user) {
+          return !uses(user, i) ||
+                 (user.kind == StatementKind::convert && user.type == DataType::f32);
+        }))
       s.arithmetic = DataType::f32;
   }
+  // Stored as they are, or computed with in f64, sums stay integers.
+  for (int i = 0; i < static_cast<int>(all.size()); ++i)
+    if (at(i).kind == StatementKind::accumulator)
+      for (const Statement& s : all)
+        if (uses(s, i) && s.kind != StatementKind::convert &&
+            !(s.kind == StatementKind::pointwise && s.arithmetic == DataType::f32))
+          return;
+  spec.body.statements = std::move(all);
+}
+
+void sum_in_f32(KernelSpec& spec) {
+  spec.contraction().accumulate = DataType::f32;
+  for (Statement& s : spec.body.statements)
+    if (s.kind == StatementKind::accumulator) s.arithmetic = DataType::f32;
 }
 
 bool add_batch_and_k(const ContractionSpec& c, ConvolutionRoles& r) {

@@ -22,6 +22,8 @@ bool is_plain_product(const ContractionSpec& contraction);
 // integers none may be rounded.
 bool sums_as_right_in_f32(const KernelSpec& contraction, DataType a, DataType b);
 
+// Has sums of integers that f32 holds, and are scaled, scaled in f32, where f64 would say the same.
+void scale_in_f32(KernelSpec& contraction);
 // Has integers summed in f32.
 void sum_in_f32(KernelSpec& contraction);
 
