@@ -77,6 +77,7 @@ void print_blocks(TextWriter& out, const KernelSpec& spec, const KernelNames& na
   }
   out.open("struct Mask : Bounds {{");
   out.line("static constexpr bool has_blocks = true;");
+  if (spec.attention_backward().masks_pairs) out.line("static constexpr bool masks_pairs = true;");
   print_mask(out, {spec, names, mask, "Config", "Coord", A::m, A::n});
   out.open("struct Blocks {{");
   out.line("const Args& args;");

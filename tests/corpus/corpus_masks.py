@@ -103,12 +103,20 @@ def written_out(name, make, b=1, h=2, sq=400, skv=400, d=64, io="bf16", inverted
     g.output("o")
 
 
-def biased(name, make, b=1, h=2, sq=400, skv=400, d=64, io="bf16", backward=False, **attributes):
+def bounded(g, row, column):
+    """A prefix or the row's own blocks, within bounds on both sides."""
+    far = g.pointwise("cmp_gt", "far", g.pointwise("sub", "apart", column, row), g.value("left", -220))
+    near = g.pointwise("cmp_le", "near", column, g.pointwise("add", "row_end", row, g.value("right", 30)))
+    some = either(g, g.pointwise("cmp_lt", "in_prefix", column, g.value("prefix", 70)), g.pointwise("cmp_gt", "behind", column, g.value("until", 190)))
+    return g.pointwise("logical_and", "bounded", g.pointwise("logical_and", "within", far, near), some)
+
+
+def biased(name, make, b=1, h=2, hk=None, sq=400, skv=400, d=64, io="bf16", backward=False, of_gradients=None, **attributes):
     """The mask as a Bias of 0 and -infinity."""
     g = Graph("attention_index_mask_" + name, io)
     ports = {}
-    for t, rows in (("Q", sq), ("K", skv), ("V", skv)):
-        ports[t] = g.tensor(t, [b, h, rows, d])
+    for t, heads, rows in (("Q", h, sq), ("K", hk or h, skv), ("V", hk or h, skv)):
+        ports[t] = g.tensor(t, [b, heads, rows, d])
     seen = make(g, *indices(g, None, g.tensor("of_row", [1, 1, sq, 1]), g.tensor("of_column", [1, 1, 1, skv])))
     ports["Bias"] = g.pointwise("binary_select", "bias", g.value("nothing_added", 0.0), g.value("hidden", "-inf"), seen)
     attributes = {"attn_scale": d ** -0.5, **attributes}
@@ -117,7 +125,7 @@ def biased(name, make, b=1, h=2, sq=400, skv=400, d=64, io="bf16", backward=Fals
     g.output("Stats", data_type="f32")
     if backward:
         g.tensor("dO", [b, h, sq, d])
-        g.node("sdpa_backward", {**ports, "O": "O", "dO": "dO", "Stats": "Stats"}, {p: p for p in ("dQ", "dK", "dV")}, **attributes)
+        g.node("sdpa_backward", {**ports, "O": "O", "dO": "dO", "Stats": "Stats"}, {p: p for p in ("dQ", "dK", "dV")}, **attributes, **(of_gradients or {}))
         g.output("dQ", "dK", "dV")
 
 
@@ -135,3 +143,11 @@ biased("gradients_prefix", prefix, sq=300, skv=300, backward=True)
 biased("gradients_first_keys", first_keys, sq=300, skv=300, d=128, backward=True)
 biased("gradients_unseen_rows", two_parts, sq=300, skv=330, backward=True)
 biased("gradients_wide", first_keys, sq=300, skv=300, d=160, backward=True)
+# So many tiles of keys that gradients look for those of queries that they visit, and mask pairs apart from scores.
+biased("gradients_visited_prefix", prefix, h=34, sq=300, skv=300, backward=True)
+biased("gradients_visited_first_keys", first_keys, h=34, sq=300, skv=330, d=128, backward=True)
+biased("gradients_visited_unseen_rows", two_parts, h=34, sq=300, skv=330, io="f16", backward=True)
+biased("gradients_visited_bounded", bounded, h=34, sq=270, skv=300, d=72, backward=True)
+biased("gradients_visited_grouped", first_keys, h=68, hk=34, sq=200, skv=300, d=32, backward=True)
+biased("gradients_visited_one_order", prefix, h=34, sq=300, skv=390, d=128, backward=True, of_gradients={"deterministic": True})
+biased("gradients_visited_wide", first_keys, h=34, sq=300, skv=300, d=160, backward=True)

@@ -38,7 +38,7 @@
 //                     tile
 //   struct Bounds     see attention_bounds.cuh and attention_mask.cuh; has_blocks: whether a mask
 //                     hides tiles; Blocks blocks(args, coordinates, key): those of a tile of keys,
-//                     with bool sees(head, row)
+//                     with bool sees(head, row); masks_pairs, where Score is plain
 //   struct Score      scale, of the sums; plain: true where a score is just that, and scale above
 //                     0; else, of a sum before it is scaled, float element(args, coordinates, float
 //                     sum), the score, and float gradient(args, coordinates, float sum, float ds),
@@ -158,14 +158,22 @@ class BackwardConsumer : public BackwardKeys<S, Bounds, Score, Args> {
     else
       return band_.is_cut(at.row());
   }
+  // Whether a mask may hide pairs of it: the warp that brings rows has looked.
+  SINTER_DEVICE bool is_masked(int stage, int block) const {
+    if constexpr (!MasksPairs<Bounds>) return false;
+    const int whole = reinterpret_cast<const int*>(pointer_ + S::unseen)[2 * stage + 1];
+    return (whole >> (consumer_ * S::blocks + block) & 1) == 0;
+  }
   // Sums become scores, and these probabilities.
   template <class Sums>
   SINTER_DEVICE void weigh(Sums& s, const QueryTile<S>& at, int stage, int block,
-                           const PipelineState<2>& boxes, bool cut) const {
+                           const PipelineState<2>& boxes, bool cut, bool masked) const {
     if constexpr (!Score::plain)
       score_pairs<Score>(args_, Pairs<Sums>(c_, at, key_ + block * 64), s,
                          read_beside(boxes, block));
     if (cut) mask(s, at, block, minus_infinity());
+    if constexpr (MasksPairs<Bounds>)
+      if (masked) hide(s, at, block);
     const float2* largest =
         reinterpret_cast<const float2*>(pointer_ + S::largest + stage * S::tile_q * 4) + lane_ % 4;
     each_pair<Sums>(S::lse + stage * S::tile_q * 4, [&](int i, float2 lse) {
@@ -236,6 +244,24 @@ class BackwardConsumer : public BackwardKeys<S, Bounds, Score, Args> {
                    [&](int j, float sum) { put_bias_gradient<Bias>(args_, pairs, j, sum); });
       }
     }
+  }
+  // Scores of pairs that a mask hides. Of a condition that divides a loop finds them first, as a bit
+  // a pair, as forward does (attention_forward_rows.cuh).
+  template <class Sums>
+  SINTER_DEVICE void hide(Sums& s, const QueryTile<S>& at, int block) const {
+    static_assert(Sums::count <= 64);
+    const Pairs<Sums> pairs(c_, at, key_ + block * 64);
+    if constexpr (!Bounds::mask_divides)
+      return s.each([&](int i, float& x) {
+        if (!Bounds::sees(args_, pairs(i))) x = minus_infinity();
+      });
+    unsigned long long seen = 0;
+#pragma unroll 8
+    for (int i = Sums::count - 1; i >= 0; --i)
+      seen = seen << 1 | static_cast<unsigned>(Bounds::sees(args_, pairs(i)));
+    s.each([&](int i, float& x) {
+      if ((seen >> i & 1) == 0) x = minus_infinity();
+    });
   }
   // In place of what belongs to pairs that do not see each other. The queries that see a key are an
   // interval; counted from the thread's first one, the registers' places are known when compiling.
@@ -378,9 +404,9 @@ class BackwardConsumer : public BackwardKeys<S, Bounds, Score, Args> {
       wgmma::wait<1>(p, ds);
     if constexpr (Wanted::ds) multiply_.weights_gradient(dp, state.stage, block);
     const auto drawn = draw<Accumulator<float, queries>>(at, block);
-    const bool cut = early && is_cut(at, block);
+    const bool cut = early && is_cut(at, block), masked = is_masked(state.stage, block);
     wgmma::wait<Wanted::ds ? 1 : 0>(s);
-    if constexpr (early) weigh(s, at, state.stage, block, boxes, cut);
+    if constexpr (early) weigh(s, at, state.stage, block, boxes, cut, masked);
     if constexpr (Wanted::ds)
       wgmma::wait<0>(dp);
     else

@@ -52,7 +52,7 @@ SINTER_DEVICE void load_boxes(const Args& args, const typename S::Coord& c, int 
   state.advance();
 }
 
-// One thread. `window`: see each_window.
+// One thread, or a warp where it looks for tiles. `window`: see each_window.
 template <class S, class Q, class K, class V, class DO, class Args, class Band>
 SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Band& band,
                                  unsigned shared, int window) {
@@ -78,6 +78,7 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
   };
 #pragma unroll 1
   for (int i = 0; i < count; ++i, at.advance(band), state_q.advance(), state_do.advance()) {
+    if (Band::has_blocks && threadIdx.x != 0) continue;
     c.at[1] = at.head;
     const bool first = i == 0 && (!S::keys_ahead || window == 0);
     if (!S::holds_dbias && first) load_k(window);
@@ -142,6 +143,13 @@ SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Ban
       unseen = unseen || !seen;
     }
     unseen = marks_unseen<S> && __any_sync(0xffffffffu, unseen);
+    unsigned whole = 0;  // which blocks of 64 keys all of the tile's rows see
+    if constexpr (MasksPairs<typename Band::Mask>)
+      whole = __ballot_sync(
+          0xffffffffu, lane < S::tile_k / 64 &&
+                           Band::Mask::seen(args, c, Span::of(at.row(), S::tile_q, S::queries),
+                                            Span::of(band.from + lane * 64, 64, S::keys))
+                               .all);
     float* to = reinterpret_cast<float*>(pointer + S::lse) + state_q.stage * S::tile_q + lane;
     pipe_q.acquire(state_q);
     if (Band::has_blocks && lane == 0) {
@@ -149,7 +157,10 @@ SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Ban
       walked[0] = at.head, walked[1] = at.tile;
     }
     if constexpr (marks_unseen<S>)
-      if (lane == 0) reinterpret_cast<int*>(pointer + S::unseen)[2 * state_q.stage] = unseen;
+      if (lane == 0) {
+        int* const of_tile = reinterpret_cast<int*>(pointer + S::unseen) + 2 * state_q.stage;
+        of_tile[0] = unseen, of_tile[1] = static_cast<int>(whole);
+      }
 #pragma unroll
     for (int r = 0; r < each; ++r) to[r * 32] = lse[r];
     if constexpr (S::totals) {

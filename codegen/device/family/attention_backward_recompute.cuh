@@ -110,6 +110,8 @@ SINTER_DEVICE KeyElements recompute_key(const Args& args, typename S::Coord c,
     if ((i + 1) % S::tile_q == 0) at.advance(band);
     if (m < band.first(key) || m >= band.stop(key) || m < band.first_seen() || m >= band.end_seen())
       continue;
+    if constexpr (MasksPairs<Bounds>)
+      if (!Bounds::sees(args, c)) continue;
     const float of_row = Shift::template row<typename Operands::Rows>(args, c);
     if (!Shift::sees(of_row)) continue;
     const PairGradient pair = recompute_pair<S, Operands, Wanted::dk>(

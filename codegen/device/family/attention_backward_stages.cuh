@@ -267,7 +267,8 @@ SINTER_DEVICE void run_tile_of_keys(const Args& args) {
     const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
     each_window<S>(c, [&](int window, const typename S::Coord& at) {
       if (warp == 0) {
-        if (threadIdx.x == 0) produce_tiles<S, Q, K, V, DO>(args, at, band, shared, window);
+        if (Bounds::has_blocks || threadIdx.x == 0)
+          produce_tiles<S, Q, K, V, DO>(args, at, band, shared, window);
       } else if (warp == 1) {
         produce_rows<S, typename Operands::Rows, typename Consumer::Shift>(
             args, at, band, memory.pointer, shared, window);

@@ -116,6 +116,7 @@ SINTER_DEVICE void each_window(typename S::Coord c, const F& f) {
 template <class S, class Bounds>
 struct QueryBand {
   static constexpr bool has_blocks = Bounds::has_blocks;
+  using Mask = Bounds;
   using Of = Band<Bounds, S::queries, S::keys>;
   Of band;
   int head, from;       // the first head of Q and the first key
@@ -272,14 +273,20 @@ struct QueryBand {
 // in every round all blocks of a head are at one tile of queries, each at another head of the
 // group, so that few add to the same sums at once.
 //
-// Where tiles are hidden, the warps of the first warpgroup look for them; consumers read in shared
-// memory which tile is in a stage, since they have no registers left to look.
+// Where tiles are hidden, the warps of the first warpgroup look for them, a lane at one of 32 tiles;
+// consumers read in shared memory which tile is in a stage, since they have no registers left to
+// look.
 template <class S>
 struct QueryTile : BandStart<S::packed> {
   int begin, end;
   int head, tile;
   int walked = 0;  // so many tiles of all heads, where tile_by_tile
 
+ private:
+  int word_ = 0;       // where tiles are hidden: the first of the 32 that were looked at last
+  unsigned seen_ = 0;  // which of these are seen and still to come
+
+ public:
   template <class Bounds>
   SINTER_DEVICE explicit QueryTile(const QueryBand<S, Bounds>& band)
       : BandStart<S::packed>(band.band),
@@ -294,11 +301,14 @@ struct QueryTile : BandStart<S::packed> {
       tile += S::in_order ? -within : within;
     }
   }
+  // By whole warps where tiles are hidden, as advance().
   template <class Bounds>
   static SINTER_DEVICE QueryTile first(const QueryBand<S, Bounds>& band) {
     QueryTile at(band);
-    if constexpr (Bounds::has_blocks)
-      if (band.seen > 0) at.skip_hidden(band);
+    if constexpr (Bounds::has_blocks) {
+      at.word_ = S::in_order ? at.begin + S::up(at.end - at.begin, 32) : at.begin - 32;
+      if (band.seen > 0) at.next_seen(band);
+    }
     return at;
   }
   SINTER_DEVICE int row() const { return this->first_row + tile * S::tile_q; }
@@ -306,9 +316,10 @@ struct QueryTile : BandStart<S::packed> {
   SINTER_DEVICE void advance(const QueryBand<S, Bounds>& band) {
     if constexpr (S::tile_by_tile)
       ++walked, place(band);
+    else if constexpr (Bounds::has_blocks)
+      next_seen(band);
     else
       step();
-    if constexpr (Bounds::has_blocks) skip_hidden(band);
   }
 
  private:
@@ -327,8 +338,21 @@ struct QueryTile : BandStart<S::packed> {
     }
   }
   template <class Bounds>
-  SINTER_DEVICE void skip_hidden(const QueryBand<S, Bounds>& band) {
-    while (head < band.head + S::group && !band.sees(head, tile)) step();
+  SINTER_DEVICE void next_seen(const QueryBand<S, Bounds>& band) {
+#pragma unroll 1
+    while (seen_ == 0) {
+      word_ += S::in_order ? -32 : 32;
+      if (S::in_order ? word_ < begin : word_ >= end) {
+        word_ = S::in_order ? begin + (end - 1 - begin) / 32 * 32 : begin;
+        if (++head == band.head + S::group) return;
+      }
+      const int of_lane = word_ + static_cast<int>(threadIdx.x) % 32;
+      seen_ = __ballot_sync(0xffffffffu, of_lane < end && band.sees(head, of_lane));
+    }
+    const unsigned one = S::in_order ? seen_ : seen_ & -seen_;
+    const int bit = 31 - __clz(static_cast<int>(one));
+    tile = word_ + bit;
+    seen_ &= ~(1u << bit);
   }
 };
 

@@ -8,6 +8,7 @@
 //   int mask_block                            where a mask has a bit a block of so many rows and
 //                                             keys; else 0
 //   bool mask_divides                         whether a condition takes quotients or remainders
+//   bool masks_pairs                          backward: where a condition is no part of the score
 #pragma once
 #include "sinter/device/core/range.cuh"
 
@@ -36,6 +37,10 @@ SINTER_DEVICE Seen seen_of_blocks(const Span& rows, const Span& keys, const Sees
 template <class Bounds>
 concept MasksTiles = requires {
   Bounds::mask_block;
+};
+template <class Bounds>
+concept MasksPairs = requires {
+  Bounds::masks_pairs;
 };
 
 }  // namespace sinter::attention

@@ -40,9 +40,11 @@ struct AttentionBackwardSpec {
   // Over (batch, m, n), what is rounded where gradients are written out: the sum over e of d_o v,
   // and p (dp - delta), each from accumulator 0. Empty: itself.
   Body rounded_dp, rounded_ds;
-  // As AttentionSpec's: a block mask's bit, which tells all of a tile; or a condition on indices
-  // that is part of the score, too, and tells which tiles hold no pair that is seen.
+  // As AttentionSpec's: a block mask's bit, which tells all of a tile; or a condition on indices,
+  // which tells which tiles hold no pair that is seen. It is part of the score, too, or, with
+  // `masks_pairs`, the kernel hides its pairs where they are not all of a tile.
   Body mask;
+  bool masks_pairs = false;
   // Ports. Read: as AttentionSpec's; one a row, stats the logarithm of the sum of exp(score), delta
   // the sum over e of d_o times the result (-1: 0, or dv alone is wanted). Written: dq's sums, -1
   // until it is split; dk, dv and dbias, -1 where not wanted.

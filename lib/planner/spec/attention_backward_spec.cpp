@@ -9,6 +9,7 @@
 #include "planner/spec/body_builder.hpp"
 #include "planner/spec/body_copy.hpp"
 #include "planner/spec/derivative.hpp"
+#include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 #include "sinter/ops/shapes_sdpa.hpp"
 
@@ -164,7 +165,8 @@ bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
   // A bias may hide keys by their place.
   if (AttentionBand band = a.band; !band.bounded() && input(r, kPorts.cu_q) < 0) {
     AttentionBand others = band;
-    without_index_masks(state, a.score, others, &a.mask);
+    a.unmasked = without_index_masks(state, a.score, others, &a.mask);
+    if (others.chunk) a.unmasked = kNoTensor;
     const TensorId seen = without_index_masks(state, a.score, band);
     if (!band.chunk) a.score = seen, a.band = band;
   }
@@ -313,15 +315,33 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
   const auto rounded = [&](Body& body, TensorId t) {
     if (t >= 0 && g.type(t) != DataType::f32) between(body, t, t);
   };
+  const bool has_blocks = std::ranges::any_of(
+      attention.nodes, [&](NodeId n) { return state.node(n).op == OpKind::block_mask; });
+  if (!has_blocks && attention.mask.condition >= 0 &&
+      computes(state, attention.nodes, attention.mask.condition)) {
+    put_mask(to.mask, builder(to.mask, {q[0], q[1], q[2], v[2]}, Backward::m, Backward::n),
+             attention.mask);
+    // Looking for tiles costs parts and orders of their walk: not where few tiles of keys need
+    // parts to fill the device. (Neither number is measured.)
+    constexpr double kMostVisited = 0.9, kLeastOfDevice = 0.75, kTile = 128;
+    const double tiles = std::ceil(static_cast<double>(spec.extent[Backward::n]) / kTile) *
+                         static_cast<double>(count(spec.extent, 0, Backward::batch)) /
+                         static_cast<double>(to.group);
+    if (visited_share(spec) > kMostVisited || tiles < kLeastOfDevice * state.device().sms)
+      to.mask = {};
+  }
+  to.masks_pairs = !to.mask.statements.empty() && attention.unmasked == attention.scaled &&
+                   to.scale > 0 && !wanted(r, kDBias) && masks_pairs(spec, state.device());
+  const TensorId score = to.masks_pairs ? attention.unmasked : attention.score;
   const bool written = r.written_out;
   if (written) {
     rounded(to.rounded_dp, attention.dp);
     rounded(to.rounded_ds, attention.of_score);
   }
-  if (attention.score != attention.scaled || to.scale <= 0 || wanted(r, kDBias) ||
+  if (score != attention.scaled || to.scale <= 0 || wanted(r, kDBias) ||
       (written &&
        (g.type(attention.scaled) != DataType::f32 || attention.of_sums != attention.of_score))) {
-    between(to.score, attention.scaled, attention.score);
+    between(to.score, attention.scaled, score);
     if (written) {
       between(to.gradient, attention.of_score, attention.of_sums, 1);
     } else {
@@ -338,19 +358,6 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
           .value(state.node(n).outputs[0]);
       spec.gathers.back().indices = {0, Backward::head, Backward::m, Backward::n};
     }
-  if (to.mask.statements.empty() && attention.mask.condition >= 0 &&
-      computes(state, attention.nodes, attention.mask.condition)) {
-    put_mask(to.mask, builder(to.mask, {q[0], q[1], q[2], v[2]}, Backward::m, Backward::n),
-             attention.mask);
-    // Looking for tiles costs parts and orders of their walk: not where few tiles of keys need
-    // parts to fill the device. (Neither number is measured.)
-    constexpr double kMostVisited = 0.9, kLeastOfDevice = 0.75, kTile = 128;
-    const double tiles = std::ceil(static_cast<double>(spec.extent[Backward::n]) / kTile) *
-                         static_cast<double>(count(spec.extent, 0, Backward::batch)) /
-                         static_cast<double>(to.group);
-    if (visited_share(spec) > kMostVisited || tiles < kLeastOfDevice * state.device().sms)
-      to.mask = {};
-  }
   Body none;
   const auto port = [&](TensorId t, int row, int column, const Dims& dim, bool written) {
     return t < 0 ? -1 : builder(none, dim, row, column).port(t, written);

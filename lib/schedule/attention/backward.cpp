@@ -91,8 +91,13 @@ int shared_bytes(const AttentionBackwardConfig& e, const A& a, std::int64_t dept
          weights + e.consumers * of_dq * kRows * 4 +
          (e.stages + e.stages_do) * (e.tile_q * 4 + 16) + 16 + kToRecompute +
          (a.totals() ? e.stages * e.tile_q * 4 : 0) + (blocks ? e.stages * 8 : 0) +
-         (e.beside ? 2 * 16 : 0) + (!e.wide && a.additive() ? e.stages * 8 : 0) +
+         (e.beside ? 2 * 16 : 0) +
+         (!e.wide && (a.additive() || a.masks_pairs) ? e.stages * 8 : 0) +
          (e.windows > 1 ? (keys_ahead ? 32 : 4 * e.tile_q * e.tile_k + 8) : 0) + kLostToAlignment;
+}
+
+bool is_wide(std::int64_t depth, std::int64_t width) {
+  return std::max(depth, width) > kNarrow || (depth <= kLine && width > kLine);
 }
 
 // Tiles and stages. Nothing where shared memory has too little room. With a mask of blocks tiles
@@ -107,7 +112,7 @@ bool choose_tile(AttentionBackwardConfig& e, const A& a, std::int64_t depth, std
   // The consumers of the narrow kernel take halves of dQ's columns, two lines of the swizzle; or of
   // its rows where the tiles of queries are long: they are multiplied with fewer loads, but
   // registers hold them beside narrow sums of 64 keys alone.
-  e.wide = std::max(depth, width) > kNarrow || (depth <= kLine && width > kLine);
+  e.wide = is_wide(depth, width);
   if (!e.wide) {
     e.tile_k = e.consumers * e.blocks * kRows;
     e.tile_q = depth <= kLine && !e.parts_of_dq() ? e.tile_k : kRows;
@@ -296,7 +301,7 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   e.threads = 128 * (e.consumers + 1);
   const std::int64_t heads = count(spec.extent, 0, A::batch) / a.group,
                      tiles = tiles_of(keys, e.tile_k, a.sequences);
-  if (tiles * e.tile_k >= std::int64_t{1} << 31 || !order_tiles(a, heads, tiles, device, e))
+  if (tiles * e.tile_k >= std::int64_t{1} << 31 || !order_tiles(spec, heads, tiles, device, e))
     return false;
   if (e.windows > 1) e.grid = clamp_grid(heads_of_windows(spec, e.windows) / a.group);
 
@@ -334,6 +339,10 @@ std::vector<ProductOperand A::*> not_loadable_backward(const KernelSpec& spec,
   return left;
 }
 
+bool masks_pairs(const KernelSpec& spec, const DeviceModel& device) {
+  return !runs_by_warps(spec, device) && !is_wide(spec.extent[A::d], spec.extent[A::e]);
+}
+
 std::int64_t depths_multiplied(const KernelSpec& spec) {
   const A& a = spec.attention_backward();
   const bool of_scores = a.wants_dq() || a.dk >= 0 || a.dbias >= 0;
@@ -368,7 +377,7 @@ double pairs_of_an_sm(const KernelSpec& spec, const AttentionBackwardConfig& e, 
   const double seen = a.band.left && a.band.right
                           ? std::min(queries, static_cast<double>(*a.band.left + *a.band.right) +
                                                   e.tile_k + e.tile_q)
-                          : queries,
+                          : queries * longest_walk(spec),
                longest =
                    std::ceil(std::ceil(seen / e.tile_q) * static_cast<double>(a.group) / a.parts) *
                    e.tile_q * e.tile_k,
@@ -385,15 +394,38 @@ double pairs_of_an_sm(const KernelSpec& spec, const AttentionBackwardConfig& e, 
   return std::max(longest * std::ceil(ctas / sms), all / std::min(ctas, sms));
 }
 
-bool order_tiles(const AttentionBackwardSpec& a, std::int64_t heads, std::int64_t tiles,
+namespace {
+
+// Under a mask by indices some tiles of keys, that all queries see, may meet many times more of
+// these than others. They start first, those of so many heads together that those of the last
+// heads end while others still run: the SMs' shares, in walks over all queries, over the longest
+// walk. (h16 s8192 d128, a window of 1024 or 64 first keys, by a model of 132 SMs: 16 heads one
+// behind the other take 1.7 times as long as all together.)
+std::int64_t heads_of_long_walks(const KernelSpec& spec, std::int64_t heads, std::int64_t tiles,
+                                 const DeviceModel& device) {
+  const A& a = spec.attention_backward();
+  if (a.mask.statements.empty() || is_block_mask(a.mask) || spec.extent[A::n] == 0) return 1;
+  const double share = static_cast<double>(heads * tiles) * keys_of_a_row(spec) /
+                       static_cast<double>(spec.extent[A::n]) / device.sms,
+               groups = std::max(1.0, std::floor(share / std::max(longest_walk(spec), 1e-3)));
+  constexpr std::int64_t kLeast = 8;
+  return std::max(kLeast, static_cast<std::int64_t>(std::ceil(static_cast<double>(heads) / groups)));
+}
+
+}  // namespace
+
+bool order_tiles(const KernelSpec& spec, std::int64_t heads, std::int64_t tiles,
                  const DeviceModel& device, AttentionBackwardConfig& e) {
+  const A& a = spec.attention_backward();
   tiles *= a.parts;
   if (static_cast<double>(heads) * static_cast<double>(tiles) >= 0x1p30) return false;
   e.grid = clamp_grid(static_cast<double>(heads * tiles));
   // Bounds make tiles unlike each other: those of several heads run the longest first.
   const std::int64_t many = 2 * tiles > device.sms ? 8 : device.sms / tiles;
-  e.heads_together =
-      static_cast<int>(a.band.left || a.band.right ? std::clamp<std::int64_t>(many, 1, heads) : 1);
+  e.heads_together = static_cast<int>(std::clamp<std::int64_t>(
+      std::max(a.band.left || a.band.right ? many : 1,
+               heads_of_long_walks(spec, heads, tiles, device)),
+      1, heads));
   return true;
 }
 

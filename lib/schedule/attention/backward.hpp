@@ -61,8 +61,12 @@ double pairs_of_an_sm(const KernelSpec& spec, const AttentionBackwardConfig& e, 
 
 // CTAs for each of `tiles` tiles of keys of each of `heads` heads of K, and how many heads' tiles
 // run side by side. False where they are too many to be counted.
-bool order_tiles(const AttentionBackwardSpec& a, std::int64_t heads, std::int64_t tiles,
+bool order_tiles(const KernelSpec& spec, std::int64_t heads, std::int64_t tiles,
                  const DeviceModel& device, AttentionBackwardConfig& e);
+
+// Whether a kernel can hide the pairs of a condition on indices apart from its score
+// (AttentionBackwardSpec::masks_pairs).
+bool masks_pairs(const KernelSpec& spec, const DeviceModel& device);
 
 // `spec`: of the attention_backward family, with a place for dQ's sums. Nothing where TMA, or
 // copies of 16 bytes, cannot reach operands or results, heads are wider than registers hold, or the

@@ -45,7 +45,7 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
   if (static_cast<int>(e.shared_bytes) > device.shared_per_cta) return false;
   const std::int64_t heads = count(spec.extent, 0, A::batch) / a.group,
                      tiles = (spec.extent[A::n] + e.tile_k - 1) / e.tile_k;
-  if (!order_tiles(a, heads, tiles, device, e)) return false;
+  if (!order_tiles(spec, heads, tiles, device, e)) return false;
 
   // As forward by warps, of what was measured.
   constexpr double kOperations = 2400, kStart = 4;  // microseconds

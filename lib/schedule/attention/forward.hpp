@@ -100,6 +100,9 @@ bool is_block_mask(const Body& mask);
 // Of a kernel of either direction, the share of the band's tiles of pairs that a mask by indices
 // lets it visit.
 double visited_share(const KernelSpec& spec);
+// Of a kernel of gradients, the largest share of the queries that a tile of keys visits under a
+// mask by indices.
+double longest_walk(const KernelSpec& spec);
 
 // Of a kernel of either direction, how many keys the band lets a row see on average, not counting
 // lengths, and with a mask by indices those of the tiles that it visits.

@@ -85,6 +85,35 @@ double visited_share(const KernelSpec& spec) {
   return visited_share(spec, a, a.mask, AttentionSpec::query, AttentionSpec::n);
 }
 
+double longest_walk(const KernelSpec& spec) {
+  using B = AttentionBackwardSpec;
+  const B& a = spec.attention_backward();
+  if (a.mask.statements.empty() || is_block_mask(a.mask)) return 1;
+  constexpr int kSamples = 16, kMostTiles = 64;
+  constexpr double kTile = kMaskBlock;
+  const auto rows = static_cast<double>(spec.extent[B::m]),
+             keys = static_cast<double>(spec.extent[B::n]);
+  const double shift = a.band.bottom_right ? keys - rows : 0, last_tile = std::ceil(keys / kTile) - 1,
+               samples = std::min<double>(last_tile, kSamples),
+               step = std::ceil(rows / kTile / kMostTiles) * kTile;
+  double longest = 0;
+  for (int i = 0; i <= samples; ++i) {
+    const double first = samples > 0 ? std::floor(i / samples * last_tile) * kTile : 0,
+                 last = std::min(keys, first + kTile) - 1,
+                 begin = a.band.right ? first - shift - static_cast<double>(*a.band.right) : 0,
+                 end = a.band.left ? last - shift + static_cast<double>(*a.band.left) : rows;
+    double visited = 0;
+    for (double m = std::floor(std::max(begin, 0.0) / kTile) * kTile; m < std::min(end, rows);
+         m += step) {
+      const double size = std::min(rows, m + step) - m;
+      if (seen_pairs(spec, a.mask, B::m, {m, m + size - 1}, B::n, {first, last}).some)
+        visited += size;
+    }
+    longest = std::max(longest, visited);
+  }
+  return rows > 0 ? longest / rows : 1;
+}
+
 double keys_of_a_row(const KernelSpec& spec) {
   const auto of = [&](const auto& a, int query, int key) {
     const auto rows = static_cast<double>(length_of(spec.extent[query], a.sequences)),
