@@ -151,3 +151,5 @@ biased("gradients_visited_bounded", bounded, h=34, sq=270, skv=300, d=72, backwa
 biased("gradients_visited_grouped", first_keys, h=68, hk=34, sq=200, skv=300, d=32, backward=True)
 biased("gradients_visited_one_order", prefix, h=34, sq=300, skv=390, d=128, backward=True, of_gradients={"deterministic": True})
 biased("gradients_visited_wide", first_keys, h=34, sq=300, skv=300, d=160, backward=True)
+biased("gradients_visited_dilated", dilated, h=34, sq=300, skv=300, backward=True)
+biased("gradients_visited_strided_blocks", strided_blocks, h=34, sq=300, skv=300, d=128, backward=True)

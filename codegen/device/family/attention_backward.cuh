@@ -245,8 +245,8 @@ class BackwardConsumer : public BackwardKeys<S, Bounds, Score, Args> {
       }
     }
   }
-  // Scores of pairs that a mask hides. Of a condition that divides a loop finds them first, as a bit
-  // a pair, as forward does (attention_forward_rows.cuh).
+  // Scores of pairs that a mask hides. Of a condition that divides a loop finds them first, as a
+  // bit a pair, as forward does (attention_forward_rows.cuh).
   template <class Sums>
   SINTER_DEVICE void hide(Sums& s, const QueryTile<S>& at, int block) const {
     static_assert(Sums::count <= 64);
@@ -256,7 +256,7 @@ class BackwardConsumer : public BackwardKeys<S, Bounds, Score, Args> {
         if (!Bounds::sees(args_, pairs(i))) x = minus_infinity();
       });
     unsigned long long seen = 0;
-#pragma unroll 8
+#pragma unroll 4
     for (int i = Sums::count - 1; i >= 0; --i)
       seen = seen << 1 | static_cast<unsigned>(Bounds::sees(args_, pairs(i)));
     s.each([&](int i, float& x) {

@@ -61,7 +61,7 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
   typename S::PipeQ::State state_q;
   typename S::PipeDO::State state_do;
   PipelineState<2> state_boxes;
-  QueryTile<S> at = QueryTile<S>::first(band);
+  QueryTile<S> at = QueryTile<S>::start(band);
   const int count = band.count();
   state_q.skip(window * count), state_do.skip(window * count), state_boxes.skip(window * count);
   const auto load_k = [&](int window) {
@@ -77,7 +77,8 @@ SINTER_DEVICE void produce_tiles(const Args& args, typename S::Coord c, const Ba
                                       full);
   };
 #pragma unroll 1
-  for (int i = 0; i < count; ++i, at.advance(band), state_q.advance(), state_do.advance()) {
+  for (int i = 0; i < count; ++i, at.pass(band), state_q.advance(), state_do.advance()) {
+    at.find(band);
     if (Band::has_blocks && threadIdx.x != 0) continue;
     c.at[1] = at.head;
     const bool first = i == 0 && (!S::keys_ahead || window == 0);
@@ -121,12 +122,13 @@ SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Ban
   const typename S::PipeDO pipe_do{shared + S::pipe_do};
   typename S::PipeQ::State state_q;
   typename S::PipeDO::State state_do;
-  QueryTile<S> at = QueryTile<S>::first(band);
+  QueryTile<S> at = QueryTile<S>::start(band);
   const int count = band.count(), lane = static_cast<int>(threadIdx.x) % 32;
   state_q.skip(window * count), state_do.skip(window * count);
   constexpr int each = S::tile_q / 32;
 #pragma unroll 1
-  for (int i = 0; i < count; ++i, at.advance(band), state_q.advance(), state_do.advance()) {
+  for (int i = 0; i < count; ++i, at.pass(band), state_q.advance(), state_do.advance()) {
+    at.find(band);
     float lse[each], largest[each], delta[each];
     bool unseen = false;
     c.at[1] = at.head;
@@ -145,11 +147,11 @@ SINTER_DEVICE void produce_rows(const Args& args, typename S::Coord c, const Ban
     unseen = marks_unseen<S> && __any_sync(0xffffffffu, unseen);
     unsigned whole = 0;  // which blocks of 64 keys all of the tile's rows see
     if constexpr (MasksPairs<typename Band::Mask>)
-      whole = __ballot_sync(
-          0xffffffffu, lane < S::tile_k / 64 &&
-                           Band::Mask::seen(args, c, Span::of(at.row(), S::tile_q, S::queries),
-                                            Span::of(band.from + lane * 64, 64, S::keys))
-                               .all);
+      whole = __ballot_sync(0xffffffffu,
+                            lane < S::tile_k / 64 &&
+                                Band::Mask::seen(args, c, Span::of(at.row(), S::tile_q, S::queries),
+                                                 Span::of(band.from + lane * 64, 64, S::keys))
+                                    .all);
     float* to = reinterpret_cast<float*>(pointer + S::lse) + state_q.stage * S::tile_q + lane;
     pipe_q.acquire(state_q);
     if (Band::has_blocks && lane == 0) {
@@ -295,7 +297,7 @@ SINTER_DEVICE void clear_rows(unsigned dq, int rows) {
 template <class S, class SumsDQ, int consumer, class Args, class Bounds>
 SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const QueryBand<S, Bounds>& band,
                           unsigned char* pointer, unsigned shared, int window) {
-  QueryTile<S> at = QueryTile<S>::first(band);
+  QueryTile<S> at = QueryTile<S>::start(band);
   const int count = band.count(), lane = static_cast<int>(threadIdx.x) % 32;
   const unsigned from = shared + S::dq + consumer * S::bytes_of_dq;
   if constexpr (hides_pairs<Bounds> && !S::parts_of_dq) {
@@ -312,7 +314,8 @@ SINTER_DEVICE void add_dq(const Args& args, typename S::Coord c, const QueryBand
     if (lane == 0) to_recompute<S>(pointer).keys[consumer] = !finite;
   }
 #pragma unroll 1
-  for (int i = 0; i < count; ++i, at.advance(band)) {
+  for (int i = 0; i < count; ++i, at.pass(band)) {
+    at.find(band);
     c.at[1] = at.head;
     const int before = S::in_order ? band.tiles_before(args, c, at.head, at.row()) : 0;
 #pragma unroll

@@ -149,8 +149,7 @@ struct BackwardShape : LoadedBackwardTiles<Config, Q, Config::tile_k, sequences_
   static constexpr bool takes_boxes = TakesBoxes<Score>;
   // Whether it is said of each tile if it has rows that see nothing, as masks of -infinity leave
   // them: what they hold is not to make their scores' gradients NaN.
-  static constexpr bool marks_unseen =
-      is_additive<Score> && (!Score::plain || MasksPairs<Bounds>);
+  static constexpr bool marks_unseen = is_additive<Score> && (!Score::plain || MasksPairs<Bounds>);
   static constexpr int box_bytes = 64 * 64 * 2, boxes = tile_q / 64 * (tile_k / 64);
   // Of number `panel` of 64 queries and number `keys` of 64 keys, in a half of ds.
   static constexpr int place_of_box(int half, int panel, int keys) {

@@ -273,9 +273,9 @@ struct QueryBand {
 // in every round all blocks of a head are at one tile of queries, each at another head of the
 // group, so that few add to the same sums at once.
 //
-// Where tiles are hidden, the warps of the first warpgroup look for them, a lane at one of 32 tiles;
-// consumers read in shared memory which tile is in a stage, since they have no registers left to
-// look.
+// Where tiles are hidden, the warps of the first warpgroup look for them, a lane at one of 32
+// tiles; consumers read in shared memory which tile is in a stage, since they have no registers
+// left to look.
 template <class S>
 struct QueryTile : BandStart<S::packed> {
   int begin, end;
@@ -301,25 +301,38 @@ struct QueryTile : BandStart<S::packed> {
       tile += S::in_order ? -within : within;
     }
   }
-  // By whole warps where tiles are hidden, as advance().
+  // Where a walk begins, which for each of the band's tiles calls find(), behind which it is at the
+  // tile, and pass(). By whole warps where tiles are hidden: then the text that looks is there
+  // once.
   template <class Bounds>
-  static SINTER_DEVICE QueryTile first(const QueryBand<S, Bounds>& band) {
+  static SINTER_DEVICE QueryTile start(const QueryBand<S, Bounds>& band) {
     QueryTile at(band);
-    if constexpr (Bounds::has_blocks) {
+    if constexpr (Bounds::has_blocks)
       at.word_ = S::in_order ? at.begin + S::up(at.end - at.begin, 32) : at.begin - 32;
-      if (band.seen > 0) at.next_seen(band);
-    }
     return at;
+  }
+  template <class Bounds>
+  SINTER_DEVICE void find(const QueryBand<S, Bounds>& band) {
+    if constexpr (Bounds::has_blocks) next_seen(band);
   }
   SINTER_DEVICE int row() const { return this->first_row + tile * S::tile_q; }
   template <class Bounds>
-  SINTER_DEVICE void advance(const QueryBand<S, Bounds>& band) {
+  SINTER_DEVICE void pass(const QueryBand<S, Bounds>& band) {
     if constexpr (S::tile_by_tile)
       ++walked, place(band);
-    else if constexpr (Bounds::has_blocks)
-      next_seen(band);
-    else
+    else if constexpr (!Bounds::has_blocks)
       step();
+  }
+  // The first tile, and the next one.
+  template <class Bounds>
+  static SINTER_DEVICE QueryTile first(const QueryBand<S, Bounds>& band) {
+    QueryTile at = start(band);
+    if (band.count() > 0) at.find(band);
+    return at;
+  }
+  template <class Bounds>
+  SINTER_DEVICE void advance(const QueryBand<S, Bounds>& band) {
+    pass(band), find(band);
   }
 
  private:

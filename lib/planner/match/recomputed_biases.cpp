@@ -5,6 +5,7 @@
 #include <set>
 
 #include "planner/match/index_mask.hpp"
+#include "schedule/attention/backward.hpp"
 #include "sinter/ops/shapes_sdpa.hpp"
 
 namespace sinter {
@@ -21,6 +22,7 @@ constexpr double kKernel = 4e6;          // picoseconds of the kernel that write
 constexpr double kMostOperations = 24;   // that registers and compilers bear
 constexpr int kMostBoxes = 2;            // loads_beside()
 constexpr std::int64_t kLineBytes = 16;  // what boxes begin at
+constexpr std::size_t kDBias = 3;        // the output of sdpa_backward
 constexpr std::int64_t kFewRows = 64, kFewKeys = 128;  // visits_seen_tiles()
 
 // In additions' time.
@@ -132,15 +134,24 @@ class Biases {
     return all;
   }
 
-  // Whether a kernel looks at whole tiles for a mask by indices, which it then computes for few
-  // pairs: see visits_seen_tiles() and attention_of_region(). (Gradients of s8192 by a remainder
-  // took 2,080 us, their compilation 5.5 s.)
+  // Whether a kernel looks at whole tiles for a mask by indices: see visits_seen_tiles() and
+  // attention_of_region().
   bool skips_tiles(const Region& r) const {
     constexpr std::int64_t kWidest = 256;
     const Dims &q = g_[r.inputs[0]].dim, &k = g_[r.inputs[1]].dim, &v = g_[r.inputs[2]].dim;
     return state_.device().has_wgmma && !r.band.left && !r.band.right && q[2] > kFewRows &&
            k[2] > kFewKeys && std::max(q[3], v[3]) <= kWidest &&
            info(state_.storage()[r.inputs[0]].type).bytes < 4;
+  }
+
+  // Whether it then computes the mask for few pairs, in forward always. (Gradients of s8192 that
+  // computed a remainder for all took 2,080 us, their compilation 5.5 s.)
+  bool computes_few(const Region& r) const {
+    if (r.op == OpKind::sdpa) return true;
+    const Dims &q = g_[r.inputs[0]].dim, &v = g_[r.inputs[2]].dim;
+    return !r.written_out && r.outputs[kDBias] < 0 && r.attributes.softcap == 0 &&
+           !r.attributes.alibi_mask && looks_for_tiles(v[0] * v[1], v[2], state_.device()) &&
+           masks_pairs(state_.storage()[r.inputs[0]].type, q[3], v[3], state_.device());
   }
 
   std::vector<NodeId> nodes_of(TensorId bias, const std::vector<const Region*>& regions) const {
@@ -157,7 +168,7 @@ class Biases {
     }
     for (TensorId t : parts.read) read += static_cast<double>(state_.bytes(t));
     if (is_index_mask(state_, bias) && std::ranges::all_of(regions, [&](const Region* r) {
-          return skips_tiles(*r) && (r->op == OpKind::sdpa || made <= kMostOperations);
+          return skips_tiles(*r) && (made <= kMostOperations || computes_few(*r));
         }))
       return {parts.nodes.begin(), parts.nodes.end()};
     if (made > kMostOperations || read > bytes) return {};

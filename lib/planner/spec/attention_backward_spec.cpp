@@ -318,20 +318,16 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
   const bool has_blocks = std::ranges::any_of(
       attention.nodes, [&](NodeId n) { return state.node(n).op == OpKind::block_mask; });
   if (!has_blocks && attention.mask.condition >= 0 &&
+      looks_for_tiles(v[0] * v[1], v[2], state.device()) &&
       computes(state, attention.nodes, attention.mask.condition)) {
+    to.masks_pairs = attention.unmasked == attention.scaled && to.scale > 0 && !wanted(r, kDBias) &&
+                     masks_pairs(type, q[3], v[3], state.device());
     put_mask(to.mask, builder(to.mask, {q[0], q[1], q[2], v[2]}, Backward::m, Backward::n),
              attention.mask);
-    // Looking for tiles costs parts and orders of their walk: not where few tiles of keys need
-    // parts to fill the device. (Neither number is measured.)
-    constexpr double kMostVisited = 0.9, kLeastOfDevice = 0.75, kTile = 128;
-    const double tiles = std::ceil(static_cast<double>(spec.extent[Backward::n]) / kTile) *
-                         static_cast<double>(count(spec.extent, 0, Backward::batch)) /
-                         static_cast<double>(to.group);
-    if (visited_share(spec) > kMostVisited || tiles < kLeastOfDevice * state.device().sms)
-      to.mask = {};
+    // As a part of the score, too, it saves nothing but tiles. (The number is not measured.)
+    constexpr double kMostVisited = 0.9;
+    if (!to.masks_pairs && visited_share(spec) > kMostVisited) to.mask = {};
   }
-  to.masks_pairs = !to.mask.statements.empty() && attention.unmasked == attention.scaled &&
-                   to.scale > 0 && !wanted(r, kDBias) && masks_pairs(spec, state.device());
   const TensorId score = to.masks_pairs ? attention.unmasked : attention.score;
   const bool written = r.written_out;
   if (written) {

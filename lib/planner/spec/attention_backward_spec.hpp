@@ -24,7 +24,7 @@ struct AttentionBackwardNodes {
   TensorId dp = kNoTensor, of_score = kNoTensor, of_sums = kNoTensor;
   TensorId dq_sums = kNoTensor;  // the product of which dQ is made; none where it is not wanted
   AttentionBand band;
-  IndexMask mask;                  // which is part of the score, too
+  IndexMask mask;                 // which is part of the score, too
   TensorId unmasked = kNoTensor;  // the score without it
   // Of the region, without those of Delta; also those between them that have no kernel of their
   // own.

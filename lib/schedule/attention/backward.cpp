@@ -91,8 +91,7 @@ int shared_bytes(const AttentionBackwardConfig& e, const A& a, std::int64_t dept
          weights + e.consumers * of_dq * kRows * 4 +
          (e.stages + e.stages_do) * (e.tile_q * 4 + 16) + 16 + kToRecompute +
          (a.totals() ? e.stages * e.tile_q * 4 : 0) + (blocks ? e.stages * 8 : 0) +
-         (e.beside ? 2 * 16 : 0) +
-         (!e.wide && (a.additive() || a.masks_pairs) ? e.stages * 8 : 0) +
+         (e.beside ? 2 * 16 : 0) + (!e.wide && (a.additive() || a.masks_pairs) ? e.stages * 8 : 0) +
          (e.windows > 1 ? (keys_ahead ? 32 : 4 * e.tile_q * e.tile_k + 8) : 0) + kLostToAlignment;
 }
 
@@ -277,6 +276,10 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   if (least_tile == 0) choose_few_keys(e, spec, device);
   choose_blocks(e, spec, least_tile);
   if (!choose_tile(e, a, depth, width, device)) return false;
+  // With 24 the warp that brings rows, and looks for tiles, spills; there are no more than the
+  // consumers leave.
+  if (!a.mask.statements.empty() && e.consumers == 2)
+    e.producer_registers = 40, e.consumer_registers = 232;
   if (!e.wide) {
     e.beside = box_beside(spec);
     if (e.beside && !choose_tile(e, a, depth, width, device)) return false;
@@ -322,15 +325,15 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
 }
 
 // f32 operands, of which wgmma would want all with k along lines.
-bool runs_by_warps(const KernelSpec& spec, const DeviceModel& device) {
-  return !has_warpgroups(device) || info(spec.attention_backward().q.type).bytes == 4;
+bool runs_by_warps(DataType multiplied, const DeviceModel& device) {
+  return !has_warpgroups(device) || info(multiplied).bytes == 4;
 }
 
 }  // namespace
 
 std::vector<ProductOperand A::*> not_loadable_backward(const KernelSpec& spec,
                                                        const DeviceModel& device) {
-  const Operands o = operands_of(spec, runs_by_warps(spec, device));
+  const Operands o = operands_of(spec, runs_by_warps(spec.attention_backward().q.type, device));
   std::vector<ProductOperand A::*> left;
   if (!o.q) left.push_back(&A::q);
   if (!o.k) left.push_back(&A::k);
@@ -339,8 +342,14 @@ std::vector<ProductOperand A::*> not_loadable_backward(const KernelSpec& spec,
   return left;
 }
 
-bool masks_pairs(const KernelSpec& spec, const DeviceModel& device) {
-  return !runs_by_warps(spec, device) && !is_wide(spec.extent[A::d], spec.extent[A::e]);
+bool looks_for_tiles(std::int64_t heads, std::int64_t keys, const DeviceModel& device) {
+  constexpr double kLeastOfDevice = 0.75;
+  constexpr std::int64_t kTile = 128;
+  return static_cast<double>((keys + kTile - 1) / kTile * heads) >= kLeastOfDevice * device.sms;
+}
+bool masks_pairs(DataType multiplied, std::int64_t depth, std::int64_t width,
+                 const DeviceModel& device) {
+  return !runs_by_warps(multiplied, device) && !is_wide(depth, width);
 }
 
 std::int64_t depths_multiplied(const KernelSpec& spec) {
@@ -364,69 +373,6 @@ BiasGradient bias_gradient_of(const KernelSpec& spec) {
   b.in_pairs = !b.shared && !b.of_blocks && a.additive() && port.type == a.q.type &&
                spec.extent[A::n] % 2 == 0 && in_pairs(spec, port, {0, A::head, A::m}, A::n);
   return b;
-}
-
-double pairs_of_an_sm(const KernelSpec& spec, const AttentionBackwardConfig& e, std::int64_t heads,
-                      std::int64_t tiles, const DeviceModel& device) {
-  const A& a = spec.attention_backward();
-  const auto queries = static_cast<double>(length_of(spec.extent[A::m], a.sequences)),
-             ctas = static_cast<double>(heads * tiles * a.parts),
-             sms = static_cast<double>(device.sms);
-  const bool by_index = !a.mask.statements.empty() && !is_block_mask(a.mask),
-             bounded = a.band.left || a.band.right || by_index;
-  const double seen = a.band.left && a.band.right
-                          ? std::min(queries, static_cast<double>(*a.band.left + *a.band.right) +
-                                                  e.tile_k + e.tile_q)
-                          : queries * longest_walk(spec),
-               longest =
-                   std::ceil(std::ceil(seen / e.tile_q) * static_cast<double>(a.group) / a.parts) *
-                   e.tile_q * e.tile_k,
-               all = static_cast<double>(heads * a.group) * static_cast<double>(spec.extent[A::m]) *
-                     keys_of_a_row(spec);
-  // Bounds make tiles unlike each other. The longest start first and run the faster the more SMs
-  // are done; the shares of several CTAs an SM do not come out even. (h8 s2048 d128 causal on an
-  // H200: 84 us in all, of which 32 tiles of queries in a row take 2.1 each, where all SMs
-  // take 2.5.)
-  constexpr double kAlone = 0.82, kUneven = 0.25;
-  if (bounded || a.sequences.count > 0)
-    return std::max(kAlone * longest,
-                    all / std::min(ctas, sms) + (ctas > sms ? kUneven * longest : 0));
-  return std::max(longest * std::ceil(ctas / sms), all / std::min(ctas, sms));
-}
-
-namespace {
-
-// Under a mask by indices some tiles of keys, that all queries see, may meet many times more of
-// these than others. They start first, those of so many heads together that those of the last
-// heads end while others still run: the SMs' shares, in walks over all queries, over the longest
-// walk. (h16 s8192 d128, a window of 1024 or 64 first keys, by a model of 132 SMs: 16 heads one
-// behind the other take 1.7 times as long as all together.)
-std::int64_t heads_of_long_walks(const KernelSpec& spec, std::int64_t heads, std::int64_t tiles,
-                                 const DeviceModel& device) {
-  const A& a = spec.attention_backward();
-  if (a.mask.statements.empty() || is_block_mask(a.mask) || spec.extent[A::n] == 0) return 1;
-  const double share = static_cast<double>(heads * tiles) * keys_of_a_row(spec) /
-                       static_cast<double>(spec.extent[A::n]) / device.sms,
-               groups = std::max(1.0, std::floor(share / std::max(longest_walk(spec), 1e-3)));
-  constexpr std::int64_t kLeast = 8;
-  return std::max(kLeast, static_cast<std::int64_t>(std::ceil(static_cast<double>(heads) / groups)));
-}
-
-}  // namespace
-
-bool order_tiles(const KernelSpec& spec, std::int64_t heads, std::int64_t tiles,
-                 const DeviceModel& device, AttentionBackwardConfig& e) {
-  const A& a = spec.attention_backward();
-  tiles *= a.parts;
-  if (static_cast<double>(heads) * static_cast<double>(tiles) >= 0x1p30) return false;
-  e.grid = clamp_grid(static_cast<double>(heads * tiles));
-  // Bounds make tiles unlike each other: those of several heads run the longest first.
-  const std::int64_t many = 2 * tiles > device.sms ? 8 : device.sms / tiles;
-  e.heads_together = static_cast<int>(std::clamp<std::int64_t>(
-      std::max(a.band.left || a.band.right ? many : 1,
-               heads_of_long_walks(spec, heads, tiles, device)),
-      1, heads));
-  return true;
 }
 
 namespace {
@@ -476,7 +422,7 @@ std::optional<AttentionBackwardConfig> plan_in_class(const KernelSpec& spec,
     if (a.deterministic && b.shared && !b.of_rows) return {};
   }
   AttentionBackwardConfig e;
-  e.by_warps = runs_by_warps(spec, device);
+  e.by_warps = runs_by_warps(a.q.type, device);
   if (e.by_warps && a.sequences.count > 0) return {};
   const Operands o = operands_of(spec, e.by_warps);
   if (!o.q || !o.k || !o.v || !o.d_o) return {};

@@ -64,9 +64,14 @@ double pairs_of_an_sm(const KernelSpec& spec, const AttentionBackwardConfig& e, 
 bool order_tiles(const KernelSpec& spec, std::int64_t heads, std::int64_t tiles,
                  const DeviceModel& device, AttentionBackwardConfig& e);
 
-// Whether a kernel can hide the pairs of a condition on indices apart from its score
-// (AttentionBackwardSpec::masks_pairs).
-bool masks_pairs(const KernelSpec& spec, const DeviceModel& device);
+// Whether there are so many tiles of keys, of all heads of K, that a kernel looks for those of
+// queries that a condition on indices lets them visit; looking costs parts and orders of their
+// walk, which few need to fill the device. (The number is not measured.)
+bool looks_for_tiles(std::int64_t heads, std::int64_t keys, const DeviceModel& device);
+// Whether it can then hide the condition's pairs apart from its score
+// (AttentionBackwardSpec::masks_pairs): not that of wide heads or of f32.
+bool masks_pairs(DataType multiplied, std::int64_t depth, std::int64_t width,
+                 const DeviceModel& device);
 
 // `spec`: of the attention_backward family, with a place for dQ's sums. Nothing where TMA, or
 // copies of 16 bytes, cannot reach operands or results, heads are wider than registers hold, or the

@@ -93,7 +93,8 @@ double longest_walk(const KernelSpec& spec) {
   constexpr double kTile = kMaskBlock;
   const auto rows = static_cast<double>(spec.extent[B::m]),
              keys = static_cast<double>(spec.extent[B::n]);
-  const double shift = a.band.bottom_right ? keys - rows : 0, last_tile = std::ceil(keys / kTile) - 1,
+  const double shift = a.band.bottom_right ? keys - rows : 0,
+               last_tile = std::ceil(keys / kTile) - 1,
                samples = std::min<double>(last_tile, kSamples),
                step = std::ceil(rows / kTile / kMostTiles) * kTile;
   double longest = 0;
