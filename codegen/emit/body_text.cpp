@@ -389,6 +389,13 @@ std::string BodyText::gather(const Statement& s, int i) const {
                      g.resamples() ? fmt::format(".{}[0]", member) : "");
 }
 
+std::string BodyText::constant(const Statement& s) const {
+  const KernelScalar& scalar = spec_.scalars[static_cast<std::size_t>(s.port)];
+  return writes_constants_ && !scalar.bound
+             ? literal(scalar.value, fits_f32(scalar.type) ? DataType::f32 : DataType::f64)
+             : "args." + at(kernel_.scalar_value, s.port);
+}
+
 std::string BodyText::expression(int i) const {
   const Statement& s = statement(i);
   switch (s.kind) {
@@ -396,8 +403,7 @@ std::string BodyText::expression(int i) const {
       return load(s, i);
     case StatementKind::scalar: {
       const DataType type = spec_.scalars[static_cast<std::size_t>(s.port)].type;
-      return cast("args." + at(kernel_.scalar_value, s.port),
-                  fits_f32(type) ? DataType::f32 : DataType::f64, s.arithmetic);
+      return cast(constant(s), fits_f32(type) ? DataType::f32 : DataType::f64, s.arithmetic);
     }
     case StatementKind::index:
       // Of neighbours, one index is converted, which is slow, and the distance added to it.

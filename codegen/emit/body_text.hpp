@@ -68,6 +68,9 @@ class BodyText {
   void take_beside(std::vector<int> loads) { beside_ = std::move(loads); }
   // f32 sums of products are rounded once.
   void fuse_products() { fuses_products_ = true; }
+  // Constants are written as they are, for formulas that compilers make shorter with them.
+  void write_constants() { writes_constants_ = true; }
+  std::string constant(const Statement& scalar) const;
   // Accumulator 0 is the sum, times this factor.
   void scale_sums(std::string_view factor) { factor_ = factor; }
   // "sinter::bits_of_run<Drawn>(seed, offset, c, sinter::Bernoulli{..})": the numbers of its run.
@@ -108,6 +111,7 @@ class BodyText {
   const Packing* packing_;
   std::vector<bool> prepared_;
   int taken_ = -1;
+  bool writes_constants_ = false;
   std::vector<int> beside_;
   bool fuses_products_ = false;
   std::string factor_;

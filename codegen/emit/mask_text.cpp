@@ -31,8 +31,7 @@ std::string range_of(const MaskOfPairs& of, const BodyText& text, int i) {
                ? fmt::format("of_keys.range<{}>()", type)
                : fmt::format("sinter::range_of_one(static_cast<{}>(c.at[{}]))", type, s.dim);
   if (s.kind == StatementKind::scalar)
-    return fmt::format("sinter::range_of_one(static_cast<{}>(args.{}))", type,
-                       of.names.scalar_value[static_cast<std::size_t>(s.port)]);
+    return fmt::format("sinter::range_of_one(static_cast<{}>({}))", type, text.constant(s));
   if (s.kind == StatementKind::convert) {
     const std::string_view from = value_type(text.statement(s.args[0]).arithmetic);
     return fmt::format("sinter::Range<{0}>(sinter::range_of<sinter::Rounded<{1}, {2}>, true>({3}))",
@@ -63,6 +62,7 @@ std::string range_of(const MaskOfPairs& of, const BodyText& text, int i) {
 
 }  // namespace
 
+// Quotients and remainders by a number that the compiler knows need no division and no branches.
 void print_mask(TextWriter& out, const MaskOfPairs& of) {
   const bool blocks = is_block_mask(of.mask);
   const bool divides = std::ranges::any_of(of.mask.statements, [](const Statement& s) {
@@ -79,7 +79,8 @@ void print_mask(TextWriter& out, const MaskOfPairs& of) {
              of.names.gather[at], of.names.port[port]);
     out.close("}");
   } else {
-    const BodyText text(of.spec, of.names, of.mask);
+    BodyText text(of.spec, of.names, of.mask);
+    if (divides) text.write_constants();
     out.open("SINTER_DEVICE static bool sees(const Args& args, const {}& c) {{", of.coordinates);
     print_statements(out, text, live_statements(text.body(), {text.size() - 1}));
     out.line("return {} != 0;", text.name(text.size() - 1));
@@ -98,7 +99,8 @@ void print_mask(TextWriter& out, const MaskOfPairs& of) {
     out.line("return sees(args, c);");
     out.close("});");
   } else {
-    const BodyText text(of.spec, of.names, of.mask);
+    BodyText text(of.spec, of.names, of.mask);
+    if (divides) text.write_constants();
     const std::vector<bool> live = live_statements(text.body(), {text.size() - 1});
     for (int i = 0; i < text.size(); ++i)
       if (live[static_cast<std::size_t>(i)])

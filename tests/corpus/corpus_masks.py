@@ -111,7 +111,7 @@ def bounded(g, row, column):
     return g.pointwise("logical_and", "bounded", g.pointwise("logical_and", "within", far, near), some)
 
 
-def biased(name, make, b=1, h=2, hk=None, sq=400, skv=400, d=64, io="bf16", backward=False, of_gradients=None, **attributes):
+def biased(name, make, b=1, h=2, hk=None, sq=400, skv=400, d=64, io="bf16", backward=False, of_gradients=None, stats=True, **attributes):
     """The mask as a Bias of 0 and -infinity."""
     g = Graph("attention_index_mask_" + name, io)
     ports = {}
@@ -120,9 +120,10 @@ def biased(name, make, b=1, h=2, hk=None, sq=400, skv=400, d=64, io="bf16", back
     seen = make(g, *indices(g, None, g.tensor("of_row", [1, 1, sq, 1]), g.tensor("of_column", [1, 1, 1, skv])))
     ports["Bias"] = g.pointwise("binary_select", "bias", g.value("nothing_added", 0.0), g.value("hidden", "-inf"), seen)
     attributes = {"attn_scale": d ** -0.5, **attributes}
-    g.node("sdpa", dict(ports), {"O": "O", "Stats": "Stats"}, **attributes)
+    g.node("sdpa", dict(ports), {"O": "O", "Stats": "Stats"} if stats else {"O": "O"}, **attributes)
     g.output("O")
-    g.output("Stats", data_type="f32")
+    if stats:
+        g.output("Stats", data_type="f32")
     if backward:
         g.tensor("dO", [b, h, sq, d])
         g.node("sdpa_backward", {**ports, "O": "O", "dO": "dO", "Stats": "Stats"}, {p: p for p in ("dQ", "dK", "dV")}, **attributes, **(of_gradients or {}))
@@ -139,11 +140,14 @@ written_out("of_heads", of_heads, h=3, sq=300, skv=300, scaled=False, io="f16")
 biased("bias_prefix", prefix)
 biased("bias_unseen_rows", two_parts, sq=300, skv=330, d=128)
 biased("bias_first_keys_softcap", first_keys, softcap=4.0, d=72)
+# So few rows over so many keys that parts of these are shares of what is visited.
+biased("parts_prefix", lambda g, row, column: prefix(g, row, column, 1700), h=1, sq=100, skv=2500)
+biased("parts_strided_blocks", strided_blocks, h=1, sq=130, skv=4000, d=128, stats=False)
 biased("gradients_prefix", prefix, sq=300, skv=300, backward=True)
 biased("gradients_first_keys", first_keys, sq=300, skv=300, d=128, backward=True)
 biased("gradients_unseen_rows", two_parts, sq=300, skv=330, backward=True)
 biased("gradients_wide", first_keys, sq=300, skv=300, d=160, backward=True)
-# So many tiles of keys that gradients look for those of queries that they visit, and mask pairs apart from scores.
+# Gradients look for the tiles of queries that they visit, and mask pairs apart from scores.
 biased("gradients_visited_prefix", prefix, h=34, sq=300, skv=300, backward=True)
 biased("gradients_visited_first_keys", first_keys, h=34, sq=300, skv=330, d=128, backward=True)
 biased("gradients_visited_unseen_rows", two_parts, h=34, sq=300, skv=330, io="f16", backward=True)
@@ -153,3 +157,5 @@ biased("gradients_visited_one_order", prefix, h=34, sq=300, skv=390, d=128, back
 biased("gradients_visited_wide", first_keys, h=34, sq=300, skv=300, d=160, backward=True)
 biased("gradients_visited_dilated", dilated, h=34, sq=300, skv=300, backward=True)
 biased("gradients_visited_strided_blocks", strided_blocks, h=34, sq=300, skv=300, d=128, backward=True)
+biased("gradients_parts", prefix, h=4, hk=1, sq=900, skv=300, backward=True)
+biased("gradients_parts_one_order", first_keys, h=2, hk=1, sq=1500, skv=400, d=128, backward=True, of_gradients={"deterministic": True})

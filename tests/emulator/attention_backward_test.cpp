@@ -237,8 +237,8 @@ std::string run(const Attention& a, const Edit& edit = {}, bool compile = false)
     const auto code = compile_uncached({kernel.source, kernel.entry, "sm_90a"}, &log);
     if (!code) return code.error().message();
     if (log.find("serialized") != std::string::npos) return log;
-    const bool simple = a.plain && a.left < 0 && !a.bottom_right && a.lengths_q.empty() &&
-                        a.depth % 16 == 0;
+    const bool simple =
+        a.plain && a.left < 0 && !a.bottom_right && a.lengths_q.empty() && a.depth % 16 == 0;
     if (simple && log.find("spill") != std::string::npos) return log;
   }
   if (auto ran = emulate_kernel(kernel, arguments.bytes(), edit); !ran)
@@ -434,7 +434,7 @@ TEST_CASE("attention backward: masks of blocks") {
        .lengths_k = {400, 250}},
       {.queries = 300, .keys = 300, .depth = 128, .depth_v = 128, .plain = false},
       // More tiles of queries than a warp looks at at once.
-      {.group = 2, .queries = 2200, .keys = 100, .depth = 16, .depth_v = 72},
+      {.group = 2, .queries = 2200, .keys = 100, .depth = 72, .depth_v = 16},
   };
   for (const Attention& a : cases) {
     INFO("case " << &a - cases);

@@ -4,6 +4,7 @@
 
 #include "plan/condition_range.hpp"
 #include "planned.hpp"
+#include "schedule/attention/backward.hpp"
 #include "schedule/attention/forward.hpp"
 #include "sinter/sinter.hpp"
 #include "support/catch.hpp"
@@ -102,6 +103,49 @@ TEST_CASE("masks of blocks lie in tiles of two consumers, which a counter hands 
   check_values(*g);
   auto many = masked_by_blocks({.b = 16, .h = 32, .sq = 256, .skv = 256, .d = 32});
   CHECK(families(for_sm_90a(*many)) == std::vector{Family::pointwise, Family::attention});
+}
+
+TEST_CASE("gradients hide the pairs of a mask apart from scores, the longest tiles first") {
+  const auto planned = [](const IndexCondition& condition, const MaskedShape& s,
+                          const SdpaAttributes& attributes = {.attn_scale = 0.125},
+                          bool dbias = false) {
+    auto g = Shared<Graph>::make(GraphOptions{.name = "masked", .io = s.io, .intermediate = f32});
+    const auto [q, k, v] = masked_operands(*g, s);
+    const auto rows = [&](const char* name, std::int64_t columns, DataType type) {
+      return g->tensor({.name = name, .dim = {s.b, s.h, s.sq, columns}, .data_type = type});
+    };
+    SdpaInputs more;
+    more.bias =
+        select(condition(gen_index(*g, {1, 1, s.sq, 1}, 2), gen_index(*g, {1, 1, 1, s.skv}, 3)),
+               g->scalar(0, f32), g->scalar(-kHides, f32));
+    const auto gradients = sdpa_backward(q, k, v, rows("o", s.d, s.io), rows("do", s.d, s.io),
+                                         rows("stats", 1, f32), attributes, more);
+    g->output(gradients.dq, "dq"), g->output(gradients.dk, "dk"), g->output(gradients.dv, "dv");
+    if (dbias) g->output(gradients.dbias, "dbias");
+    const Partition p = for_sm_90a(*g);
+    for (const KernelSpec& spec : p.kernels)
+      if (spec.as_attention_backward()) return spec;
+    FAIL("no kernel of gradients");
+    return KernelSpec{};
+  };
+  for (const IndexCondition& condition : kConditions) {
+    const AttentionBackwardSpec a = planned(condition, {}).attention_backward();
+    CHECK(a.masks_pairs);
+    CHECK(a.plain());
+  }
+  CHECK_FALSE(planned(in_prefix, {.d = 160}).attention_backward().masks_pairs);
+  CHECK_FALSE(planned(in_prefix, {.skv = 200}).attention_backward().masks_pairs);
+  CHECK_FALSE(
+      planned(in_prefix, {}, {.attn_scale = 0.125, .softcap = 4}).attention_backward().masks_pairs);
+  // The first keys are seen by all queries, others by 150 of 8192.
+  const auto together = [&](const IndexCondition& condition, const MaskedShape& s) {
+    return plan_attention_backward(planned(condition, s), device_model("sm_90a"))->heads_together;
+  };
+  const MaskedShape large{.h = 64, .sq = 8192, .skv = 8192};
+  CHECK(together(first_keys, large) == 64);
+  CHECK(together(dilated, large) == 8);
+  // Few heads, whose longest tile of keys takes longer than a share of all.
+  CHECK(planned(first_keys, {.h = 2, .sq = 8192, .skv = 8192}).attention_backward().parts > 1);
 }
 
 TEST_CASE("intervals of a mask hold what its pairs say") {

@@ -245,23 +245,17 @@ class BackwardConsumer : public BackwardKeys<S, Bounds, Score, Args> {
       }
     }
   }
-  // Scores of pairs that a mask hides. Of a condition that divides a loop finds them first, as a
-  // bit a pair, as forward does (attention_forward_rows.cuh).
+  // Scores of pairs that a mask hides.
   template <class Sums>
   SINTER_DEVICE void hide(Sums& s, const QueryTile<S>& at, int block) const {
-    static_assert(Sums::count <= 64);
     const Pairs<Sums> pairs(c_, at, key_ + block * 64);
-    if constexpr (!Bounds::mask_divides)
-      return s.each([&](int i, float& x) {
-        if (!Bounds::sees(args_, pairs(i))) x = minus_infinity();
-      });
-    unsigned long long seen = 0;
-#pragma unroll 4
-    for (int i = Sums::count - 1; i >= 0; --i)
-      seen = seen << 1 | static_cast<unsigned>(Bounds::sees(args_, pairs(i)));
-    s.each([&](int i, float& x) {
-      if ((seen >> i & 1) == 0) x = minus_infinity();
-    });
+    hide_pairs<Bounds>(
+        s, minus_infinity(),
+        [&](int key, int query) {
+          return Bounds::seen(args_, pairs.c, Span::of(at.row() + query, 8, S::queries),
+                              Span::of(pairs.key + warp_ * 16 + key, 8, S::keys));
+        },
+        [&](int i) { return Bounds::sees(args_, pairs(i)); });
   }
   // In place of what belongs to pairs that do not see each other. The queries that see a key are an
   // interval; counted from the thread's first one, the registers' places are known when compiling.

@@ -153,8 +153,8 @@ struct QueryBand {
     end = last < key || high <= low ? begin : (high - band.first_row + S::tile_q - 1) / S::tile_q;
     if constexpr (Bounds::has_blocks) count_seen();
     if constexpr (S::parts > 1) {
-      static_assert(!Bounds::has_blocks, "shares of tiles that all are visited");
-      const int all = (end - begin) * S::group, each = (all + S::parts - 1) / S::parts;
+      const int all = Bounds::has_blocks ? seen : (end - begin) * S::group,
+                each = (all + S::parts - 1) / S::parts;
       before = tile.part * each < all ? tile.part * each : all;
       own = all - before < each ? all - before : each;
     }
@@ -285,6 +285,7 @@ struct QueryTile : BandStart<S::packed> {
  private:
   int word_ = 0;       // where tiles are hidden: the first of the 32 that were looked at last
   unsigned seen_ = 0;  // which of these are seen and still to come
+  int others_ = 0;     // so many that other parts visit come before
 
  public:
   template <class Bounds>
@@ -295,7 +296,7 @@ struct QueryTile : BandStart<S::packed> {
         head(band.head),
         tile(S::in_order ? band.end - 1 : band.begin) {
     if constexpr (S::tile_by_tile) place(band);
-    if constexpr (S::parts > 1) {
+    if constexpr (S::parts > 1 && !Bounds::has_blocks) {
       const int of_head = end > begin ? end - begin : 1, within = band.before % of_head;
       head += band.before / of_head;
       tile += S::in_order ? -within : within;
@@ -307,13 +308,20 @@ struct QueryTile : BandStart<S::packed> {
   template <class Bounds>
   static SINTER_DEVICE QueryTile start(const QueryBand<S, Bounds>& band) {
     QueryTile at(band);
-    if constexpr (Bounds::has_blocks)
+    if constexpr (Bounds::has_blocks) {
       at.word_ = S::in_order ? at.begin + S::up(at.end - at.begin, 32) : at.begin - 32;
+      at.others_ = band.before;
+    }
     return at;
   }
   template <class Bounds>
   SINTER_DEVICE void find(const QueryBand<S, Bounds>& band) {
-    if constexpr (Bounds::has_blocks) next_seen(band);
+    if constexpr (Bounds::has_blocks) {
+#pragma unroll 1
+      do {
+        next_seen(band);
+      } while (S::parts > 1 && others_-- > 0);
+    }
   }
   SINTER_DEVICE int row() const { return this->first_row + tile * S::tile_q; }
   template <class Bounds>

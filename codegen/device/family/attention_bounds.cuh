@@ -23,6 +23,7 @@ namespace sinter::attention {
 // [full_end, end) hold columns that some of the rows do not see.
 struct KeyTiles {
   int begin, end, full_begin, full_end;
+  int part = 0;  // of those that a mask lets be visited, by turns (KeyWalk)
 };
 
 // Forward: where the score of columns that a row does not see is a number, Bounds::hidden. The
@@ -43,6 +44,7 @@ concept HasChunks = requires {
 
 template <class Bounds, auto queries, auto keys>  // int, or known at launch
 struct Band : BandStart<PacksSequences<Bounds>> {
+  using Mask = Bounds;
   using Start = BandStart<PacksSequences<Bounds>>;
   using Start::first_row, Start::first_column;
   static constexpr bool bounded = Bounds::has_left || Bounds::has_right || Bounds::padding;

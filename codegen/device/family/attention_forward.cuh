@@ -119,7 +119,7 @@ class Consumer {
               end = whole || own.end > tiles.end ? tiles.end : own.end;
     softmax.start();
     out.clear();
-    Walk walk(args_, c, first_row, row, begin, end);
+    Walk walk(args_, c, first_row, row, begin, end, tiles.part);
     if (MasksTiles<Bounds> && !walk.more()) return;
     pipe_q_.wait(state_q_);
     if constexpr (S::walks_twice) {
@@ -267,7 +267,8 @@ class Consumer {
     if (sees_less) pass_over_keys(tiles.end - end);
     typename Scores::Sums s;
 #pragma unroll 1
-    for (Walk walk(args_, c, first_row, row, begin, end); walk.more(); walk.next(args_, c)) {
+    for (Walk walk(args_, c, first_row, row, begin, end, tiles.part); walk.more();
+         walk.next(args_, c)) {
       const auto beside = weights_of.fetch(walk.n);
       pipe_k_.wait(state_k_);
       wgmma::fence();

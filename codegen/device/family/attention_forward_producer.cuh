@@ -233,8 +233,8 @@ SINTER_DEVICE void produce_boxes(const Args& args, unsigned char* pointer, unsig
 #pragma unroll 1
         for (int walk = 0; walk < (S::walks_twice ? 2 : 1); ++walk)
 #pragma unroll 1
-          for (KeyWalk<S, Bounds> at(args, c, tile.row, 0, keys.begin, keys.end); at.more();
-               at.next(args, c))
+          for (KeyWalk<S, Bounds> at(args, c, tile.row, 0, keys.begin, keys.end, keys.part);
+               at.more(); at.next(args, c))
             load_boxes<S, Bounds>(args, c, band, tile.row, at.n, shared, warp, kBoxWarps, state);
       });
 }
@@ -251,7 +251,7 @@ SINTER_DEVICE void produce(const Args& args, unsigned char* pointer, unsigned sh
       args, pointer, shared,
       [&](const auto& c, const auto& band, const TileOfRows& tile, const KeyTiles& keys) {
         if (keys.begin == keys.end) return;
-        const KeyWalk<S, Bounds> walk(args, c, tile.row, 0, keys.begin, keys.end);
+        const KeyWalk<S, Bounds> walk(args, c, tile.row, 0, keys.begin, keys.end, keys.part);
         if (MasksTiles<Bounds> && !walk.more()) return;
         const auto load_k = [&](int n) {
           pipe_k.acquire(state_k);

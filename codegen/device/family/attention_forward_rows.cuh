@@ -178,22 +178,17 @@ struct WeightsOfRows {
   SINTER_DEVICE void each_place(Sums& s, int column, const F& f) const {
     s.each([&](int i, float& x) { f(place_of(column, i), x); });
   }
-  // What the mask hides. Of a condition that divides, whose text for each register would be longer
-  // than all else, a loop finds it first, as a bit a pair. (On an H200, h16 s8192 d128, us, in turn
-  // and by bits: a prefix 491 and 515, a window or the first keys 165 and 190; d64 345 and 390.)
+  // What the mask hides. (On an H200, h16 s8192 d128, us, one by one and by bits first: a prefix
+  // 491 and 515, a window or the first keys 165 and 190; d64 345 and 390.)
   SINTER_DEVICE void hide(Sums& s, int column) const {
-    static_assert(Sums::count <= 64);
-    if constexpr (!Bounds::mask_divides)
-      return each_place(s, column, [&](const Coord& at, float& x) {
-        if (!Bounds::sees(args, at)) x = minus_infinity();
-      });
-    unsigned long long seen = 0;
-#pragma unroll 8
-    for (int i = Sums::count - 1; i >= 0; --i)
-      seen = seen << 1 | static_cast<unsigned>(Bounds::sees(args, place_of(column, i)));
-    s.each([&](int i, float& x) {
-      if ((seen >> i & 1) == 0) x = minus_infinity();
-    });
+    const int first = row + static_cast<int>(threadIdx.x) / 32 % 4 * 16;
+    hide_pairs<Bounds>(
+        s, minus_infinity(),
+        [&](int m, int n) {
+          return Bounds::seen(args, c, Span::of(first + m, 8, S::queries),
+                              Span::of(column + n, 8, S::keys));
+        },
+        [&](int i) { return Bounds::sees(args, place_of(column, i)); });
   }
   SINTER_DEVICE void mask(Sums& s, int column) const {
     int first[2], end[2];

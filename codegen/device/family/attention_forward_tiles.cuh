@@ -1,6 +1,7 @@
 // The problem of attention forward in tiles of rows, and the order in which CTAs take them.
 #pragma once
 #include "sinter/device/family/attention_bounds.cuh"
+#include "sinter/device/family/attention_mask.cuh"
 #include "sinter/device/family/contraction_space.cuh"
 
 namespace sinter::attention {
@@ -82,11 +83,14 @@ SINTER_DEVICE BandOf<S, Bounds> band_of(const Args& args, const typename S::F::C
     return BandOf<S, Bounds>(args, c);
 }
 
-// The tiles of keys of its part.
+// The tiles of keys of its part: equal parts of the band, or, under a mask, which leaves unlike
+// numbers of them, all.
 template <class S, class Band>
 SINTER_DEVICE KeyTiles keys_of(const Band& band, const TileOfRows& tile) {
   KeyTiles keys = band.template tiles<S::tile_k>(tile.row, tile.row + S::tile_q);
-  if constexpr (S::splits > 1) {
+  if constexpr (MasksTiles<typename Band::Mask>) {
+    keys.part = tile.split;
+  } else if constexpr (S::splits > 1) {
     const int each = (keys.end - keys.begin + S::splits - 1) / S::splits,
               first = keys.begin + tile.split * each, end = first + each;
     keys.begin = first < keys.end ? first : keys.end;

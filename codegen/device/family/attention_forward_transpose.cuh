@@ -61,8 +61,8 @@ SINTER_DEVICE void transpose_all_values(const Args& args, unsigned char* pointer
       args, pointer, shared,
       [&](const auto& c, const auto& band, const TileOfRows& tile, const KeyTiles& keys) {
 #pragma unroll 1
-        for (KeyWalk<S, Bounds> at(args, c, tile.row, 0, keys.begin, keys.end); at.more();
-             at.next(args, c)) {
+        for (KeyWalk<S, Bounds> at(args, c, tile.row, 0, keys.begin, keys.end, keys.part);
+             at.more(); at.next(args, c)) {
           loaded.wait(state);
           transposed.acquire(state);
           transpose_values<S, Bounds::padding>(

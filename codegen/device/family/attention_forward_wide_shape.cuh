@@ -135,7 +135,8 @@ SINTER_DEVICE void produce_wide(const Args& args, unsigned shared) {
 #pragma unroll 1
       for (int n = keys.end - 1; n >= keys.begin; --n) load_k(n);
     } else if (!none) {
-      load_keys_and_values<S, V>(args, c, KeyWalk<S, Bounds>(args, c, 0, 0, keys.begin, keys.end),
+      load_keys_and_values<S, V>(args, c,
+                                 KeyWalk<S, Bounds>(args, c, 0, 0, keys.begin, keys.end, keys.part),
                                  band.first_column, shared, state_v, load_k, [] {});
     }
   }

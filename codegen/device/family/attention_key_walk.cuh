@@ -1,7 +1,7 @@
 // The tiles of keys that a tile of rows visits, from the last one on: all that its band has, or,
-// under a mask, those of which some row sees some key. Every warp that walks finds them for itself,
-// so that none has to tell others: a lane looks at a tile, and 32 tiles are two words of bits, of
-// which later steps read one bit each.
+// under a mask, those of which some row sees some key, which parts of a split take by turns. Every
+// warp that walks finds them for itself, so that none has to tell others: a lane looks at a tile,
+// and 32 tiles are two words of bits, of which later steps read one bit each.
 #pragma once
 #include "sinter/device/family/attention_forward_tiles.cuh"
 #include "sinter/device/family/attention_mask.cuh"
@@ -39,7 +39,7 @@ struct KeyWalk {
   int n, begin;
 
   template <class Args>
-  SINTER_DEVICE KeyWalk(const Args&, const typename S::F::Coord&, int, int, int begin, int end)
+  SINTER_DEVICE KeyWalk(const Args&, const typename S::F::Coord&, int, int, int begin, int end, int)
       : n(end - 1), begin(begin) {}
   SINTER_DEVICE bool more() const { return n >= begin; }
   SINTER_DEVICE bool last() const { return n - step < begin; }
@@ -52,7 +52,8 @@ struct KeyWalk {
   SINTER_DEVICE bool all() const { return true; }
 };
 
-// By whole warps. `row`: the first of the tile; `own`: of the 64 rows that all() asks for.
+// By whole warps. `row`: the first of the tile; `own`: of the 64 rows that all() asks for; `part`:
+// KeyTiles::part.
 template <class S, class Bounds, int step, bool of_scores>
 requires MasksTiles<Bounds>
 struct KeyWalk<S, Bounds, step, of_scores> {
@@ -64,13 +65,14 @@ struct KeyWalk<S, Bounds, step, of_scores> {
   int word_;  // the tile of the words' first bit
   unsigned seen_ = 0, all_ = 0;
   int before_ = 0;
+  int others_;  // tiles that other parts take before the next one of this
   const int row_, own_;
 
  public:
   template <class Args>
   SINTER_DEVICE KeyWalk(const Args& args, const typename S::F::Coord& c, int row, int own,
-                        int begin, int end)
-      : n(end), begin(begin), word_(end), row_(row), own_(own) {
+                        int begin, int end, int part)
+      : n(end), begin(begin), word_(end), others_(part), row_(row), own_(own) {
     next(args, c);
   }
   SINTER_DEVICE bool more() const { return n >= begin; }
@@ -78,10 +80,14 @@ struct KeyWalk<S, Bounds, step, of_scores> {
   SINTER_DEVICE void next(const Args& args, const typename S::F::Coord& c) {
     before_ = n;
 #pragma unroll 1
-    while (seen_ == 0 && word_ > begin) look(args, c);
-    const int bit = 31 - __clz(static_cast<int>(seen_));
-    n = seen_ == 0 ? begin - 1 : word_ + bit;
-    seen_ &= ~(1u << (bit & 31));
+    do {
+#pragma unroll 1
+      while (seen_ == 0 && word_ > begin) look(args, c);
+      const int bit = 31 - __clz(static_cast<int>(seen_));
+      n = seen_ == 0 ? begin - 1 : word_ + bit;
+      seen_ &= ~(1u << (bit & 31));
+    } while (S::splits > 1 && n >= begin && others_-- > 0);
+    others_ = S::splits - 1;
   }
   SINTER_DEVICE int before() const { return before_; }
   // Whether the own rows see all keys of tile n, if the bounds show them.

@@ -27,7 +27,9 @@ std::string how_attention(KernelConstants& get, const PlanKernel&, std::string_v
           ? ", one pass over the keys for the sums by which weights are divided before they are "
             "rounded, and one that multiplies them"
           : "",
-      get.some("visited_percent") ? fmt::format(" ({} % are visited)", get("visited_percent")) : "",
+      get.some("visited_percent")
+          ? fmt::format(" (some {} % of all are visited, by samples)", get("visited_percent"))
+          : "",
       get("heads_together"), estimated(get, gpu));
 }
 

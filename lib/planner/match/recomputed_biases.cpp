@@ -150,7 +150,7 @@ class Biases {
     if (r.op == OpKind::sdpa) return true;
     const Dims &q = g_[r.inputs[0]].dim, &v = g_[r.inputs[2]].dim;
     return !r.written_out && r.outputs[kDBias] < 0 && r.attributes.softcap == 0 &&
-           !r.attributes.alibi_mask && looks_for_tiles(v[0] * v[1], v[2], state_.device()) &&
+           !r.attributes.alibi_mask && v[2] > kFewKeysUnderMask &&
            masks_pairs(state_.storage()[r.inputs[0]].type, q[3], v[3], state_.device());
   }
 

@@ -317,8 +317,7 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
   };
   const bool has_blocks = std::ranges::any_of(
       attention.nodes, [&](NodeId n) { return state.node(n).op == OpKind::block_mask; });
-  if (!has_blocks && attention.mask.condition >= 0 &&
-      looks_for_tiles(v[0] * v[1], v[2], state.device()) &&
+  if (!has_blocks && attention.mask.condition >= 0 && v[2] > kFewKeysUnderMask &&
       computes(state, attention.nodes, attention.mask.condition)) {
     to.masks_pairs = attention.unmasked == attention.scaled && to.scale > 0 && !wanted(r, kDBias) &&
                      masks_pairs(type, q[3], v[3], state.device());

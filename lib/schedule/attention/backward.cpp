@@ -342,11 +342,6 @@ std::vector<ProductOperand A::*> not_loadable_backward(const KernelSpec& spec,
   return left;
 }
 
-bool looks_for_tiles(std::int64_t heads, std::int64_t keys, const DeviceModel& device) {
-  constexpr double kLeastOfDevice = 0.75;
-  constexpr std::int64_t kTile = 128;
-  return static_cast<double>((keys + kTile - 1) / kTile * heads) >= kLeastOfDevice * device.sms;
-}
 bool masks_pairs(DataType multiplied, std::int64_t depth, std::int64_t width,
                  const DeviceModel& device) {
   return !runs_by_warps(multiplied, device) && !is_wide(depth, width);

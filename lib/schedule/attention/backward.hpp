@@ -64,10 +64,9 @@ double pairs_of_an_sm(const KernelSpec& spec, const AttentionBackwardConfig& e, 
 bool order_tiles(const KernelSpec& spec, std::int64_t heads, std::int64_t tiles,
                  const DeviceModel& device, AttentionBackwardConfig& e);
 
-// Whether there are so many tiles of keys, of all heads of K, that a kernel looks for those of
-// queries that a condition on indices lets them visit; looking costs parts and orders of their
-// walk, which few need to fill the device. (The number is not measured.)
-bool looks_for_tiles(std::int64_t heads, std::int64_t keys, const DeviceModel& device);
+// Whether there are so many keys that a kernel looks for the tiles of queries that a condition on
+// indices lets each tile of keys visit: all of few may be one tile, whose dQ is stored as it is.
+inline constexpr std::int64_t kFewKeysUnderMask = 256;
 // Whether it can then hide the condition's pairs apart from its score
 // (AttentionBackwardSpec::masks_pairs): not that of wide heads or of f32.
 bool masks_pairs(DataType multiplied, std::int64_t depth, std::int64_t width,

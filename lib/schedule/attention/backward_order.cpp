@@ -55,7 +55,8 @@ std::int64_t heads_of_long_walks(const KernelSpec& spec, std::int64_t heads, std
   if (a.mask.statements.empty() || is_block_mask(a.mask) || spec.extent[A::n] == 0) return 1;
   const double share = static_cast<double>(heads * tiles) * keys_of_a_row(spec) /
                        static_cast<double>(spec.extent[A::n]) / device.sms,
-               groups = std::max(1.0, std::floor(share / std::max(longest_walk(spec), 1e-3)));
+               groups =
+                   std::max(1.0, std::floor(share * a.parts / std::max(longest_walk(spec), 1e-3)));
   constexpr std::int64_t kLeast = 8;
   return std::max(kLeast,
                   static_cast<std::int64_t>(std::ceil(static_cast<double>(heads) / groups)));
@@ -66,15 +67,14 @@ std::int64_t heads_of_long_walks(const KernelSpec& spec, std::int64_t heads, std
 bool order_tiles(const KernelSpec& spec, std::int64_t heads, std::int64_t tiles,
                  const DeviceModel& device, AttentionBackwardConfig& e) {
   const A& a = spec.attention_backward();
+  const std::int64_t of_long_walks = heads_of_long_walks(spec, heads, tiles, device);
   tiles *= a.parts;
   if (static_cast<double>(heads) * static_cast<double>(tiles) >= 0x1p30) return false;
   e.grid = clamp_grid(static_cast<double>(heads * tiles));
   // Bounds make tiles unlike each other: those of several heads run the longest first.
   const std::int64_t many = 2 * tiles > device.sms ? 8 : device.sms / tiles;
-  e.heads_together = static_cast<int>(
-      std::clamp<std::int64_t>(std::max(a.band.left || a.band.right ? many : 1,
-                                        heads_of_long_walks(spec, heads, tiles, device)),
-                               1, heads));
+  e.heads_together = static_cast<int>(std::clamp<std::int64_t>(
+      std::max(a.band.left || a.band.right ? many : 1, of_long_walks), 1, heads));
   return true;
 }
 

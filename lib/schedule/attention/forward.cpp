@@ -366,8 +366,9 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   e.weight = of_pairs.attention().weight;
   e.mask = of_pairs.attention().mask;
   if (!a.mask.statements.empty() && !is_block_mask(a.mask))
-    e.visited_percent = static_cast<int>(std::lround(
-        100 * keys_of_a_row(spec) / static_cast<double>(spec.extent[AttentionSpec::n])));
+    e.visited_percent = static_cast<int>(
+        std::max(1L, std::lround(100 * keys_of_a_row(spec) /
+                                 static_cast<double>(spec.extent[AttentionSpec::n]))));
   e.by_warps = runs_by_warps(spec, e.scores, plan.spec, device);
   e.wide = !e.by_warps && is_wide(spec);
   if (a.sequences.count == 0) e.loads_beside = loads_beside(e.scores, !e.by_warps && !e.wide);

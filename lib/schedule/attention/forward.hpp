@@ -22,7 +22,7 @@ struct LoadBeside {
 struct AttentionConfig : Launch {
   KernelSpec scores;          // the first product: over (batch, m, n, d), its body is the score
   Body weight, mask;          // over the same domain
-  int visited_percent = 0;    // of all tiles of pairs, under a mask by indices; else 0
+  int visited_percent = 0;    // of all tiles of pairs, under a mask by indices, rounded; else 0
   BoxedOperand q, k, v;       // by warps: no boxes, but port, type and pages
   AttentionSpec attention;    // what is left of the family's own: band, ports, scale, group
   bool by_warps = false;      // attention_forward_mma.cuh; else by warpgroups
@@ -100,6 +100,8 @@ bool is_block_mask(const Body& mask);
 // Of a kernel of either direction, the share of the band's tiles of pairs that a mask by indices
 // lets it visit.
 double visited_share(const KernelSpec& spec);
+// Of a forward kernel, the share of the band's keys that some row sees under a mask by indices.
+double seen_by_some(const KernelSpec& spec);
 // Of a kernel of gradients, the largest share of the queries that a tile of keys visits under a
 // mask by indices.
 double longest_walk(const KernelSpec& spec);

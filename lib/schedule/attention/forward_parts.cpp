@@ -239,7 +239,8 @@ double microseconds_of_join(const AttentionConfig& e, double items, int width,
 
 namespace {
 
-// The share of the keys that no row sees, of a batch entry that is as long as it may be.
+// The share of the keys that no row sees, of a batch entry that is as long as it may be; of those
+// that a mask by indices hides from all rows of the band, as samples say.
 double unseen_share(const KernelSpec& spec) {
   const AttentionSpec& a = spec.attention();
   const auto rows = static_cast<double>(spec.extent[AttentionSpec::query]),
@@ -248,7 +249,7 @@ double unseen_share(const KernelSpec& spec) {
   const double shift = a.band.bottom_right ? keys - rows : 0,
                first = a.band.left ? shift - static_cast<double>(*a.band.left) + 1 : 0,
                end = a.band.right ? rows + shift + static_cast<double>(*a.band.right) : keys;
-  return 1 - std::max(0.0, std::min(end, keys) - std::max(first, 0.0)) / keys;
+  return 1 - std::max(0.0, std::min(end, keys) - std::max(first, 0.0)) / keys * seen_by_some(spec);
 }
 
 }  // namespace

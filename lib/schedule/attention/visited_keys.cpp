@@ -85,6 +85,31 @@ double visited_share(const KernelSpec& spec) {
   return visited_share(spec, a, a.mask, AttentionSpec::query, AttentionSpec::n);
 }
 
+double seen_by_some(const KernelSpec& spec) {
+  using A = AttentionSpec;
+  const A& a = spec.attention();
+  if (a.mask.statements.empty() || is_block_mask(a.mask)) return 1;
+  constexpr int kMostTiles = 64;
+  constexpr double kTile = kMaskBlock;
+  const auto rows = static_cast<double>(spec.extent[A::query]),
+             keys = static_cast<double>(spec.extent[A::n]);
+  const double step = std::ceil(keys / kTile / kMostTiles) * kTile,
+               shift = a.band.bottom_right ? keys - rows : 0,
+               begin =
+                   a.band.left ? std::max(0.0, shift - static_cast<double>(*a.band.left) + 1) : 0,
+               end = a.band.right
+                         ? std::min(keys, rows + shift + static_cast<double>(*a.band.right))
+                         : keys;
+  double all = 0, seen = 0;
+  for (double n = std::floor(begin / step) * step; n < end; n += step) {
+    const double size = std::min(keys, n + step) - n;
+    all += size;
+    if (seen_pairs(spec, a.mask, A::query, {0, rows - 1}, A::n, {n, n + size - 1}).some)
+      seen += size;
+  }
+  return all > 0 ? seen / all : 1;
+}
+
 double longest_walk(const KernelSpec& spec) {
   using B = AttentionBackwardSpec;
   const B& a = spec.attention_backward();
