@@ -277,8 +277,8 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   choose_blocks(e, spec, least_tile);
   if (!choose_tile(e, a, depth, width, device)) return false;
   // With 24 the warp that brings rows, and looks for tiles, spills; there are no more than the
-  // consumers leave.
-  if (!a.mask.statements.empty() && e.consumers == 2)
+  // consumers leave, whose products are serialised then where they sum rows of dBias.
+  if (!a.mask.statements.empty() && a.dbias < 0 && e.consumers == 2)
     e.producer_registers = 40, e.consumer_registers = 232;
   if (!e.wide) {
     e.beside = box_beside(spec);
