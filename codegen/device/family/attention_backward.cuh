@@ -249,13 +249,7 @@ class BackwardConsumer : public BackwardKeys<S, Bounds, Score, Args> {
   template <class Sums>
   SINTER_DEVICE void hide(Sums& s, const QueryTile<S>& at, int block) const {
     const Pairs<Sums> pairs(c_, at, key_ + block * 64);
-    hide_pairs<Bounds>(
-        s, minus_infinity(),
-        [&](int key, int query) {
-          return Bounds::seen(args_, pairs.c, Span::of(at.row() + query, 8, S::queries),
-                              Span::of(pairs.key + warp_ * 16 + key, 8, S::keys));
-        },
-        [&](int i) { return Bounds::sees(args_, pairs(i)); });
+    hide_pairs<Bounds>(s, minus_infinity(), [&](int i) { return Bounds::sees(args_, pairs(i)); });
   }
   // In place of what belongs to pairs that do not see each other. The queries that see a key are an
   // interval; counted from the thread's first one, the registers' places are known when compiling.

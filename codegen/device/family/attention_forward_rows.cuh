@@ -181,14 +181,8 @@ struct WeightsOfRows {
   // What the mask hides. (On an H200, h16 s8192 d128, us, one by one and by bits first: a prefix
   // 491 and 515, a window or the first keys 165 and 190; d64 345 and 390.)
   SINTER_DEVICE void hide(Sums& s, int column) const {
-    const int first = row + static_cast<int>(threadIdx.x) / 32 % 4 * 16;
-    hide_pairs<Bounds>(
-        s, minus_infinity(),
-        [&](int m, int n) {
-          return Bounds::seen(args, c, Span::of(first + m, 8, S::queries),
-                              Span::of(column + n, 8, S::keys));
-        },
-        [&](int i) { return Bounds::sees(args, place_of(column, i)); });
+    hide_pairs<Bounds>(s, minus_infinity(),
+                       [&](int i) { return Bounds::sees(args, place_of(column, i)); });
   }
   SINTER_DEVICE void mask(Sums& s, int column) const {
     int first[2], end[2];

@@ -43,35 +43,22 @@ concept MasksPairs = requires {
   Bounds::masks_pairs;
 };
 
-// What a mask hides of a warp's 16 rows of scores becomes `hidden`, by the whole warp. look(row,
-// column): what is seen of the 8 rows and columns from there on, counted from the warp's first
-// ones; sees(i): whether the pair of register i is. A lane looks at each block, so that pairs are
-// asked for one by one where an edge of the mask crosses their block. Of a condition that divides a
-// loop finds all as bits first: its text for each register would be longer than all else.
-template <class Bounds, class Sums, class Look, class Sees>
-SINTER_DEVICE void hide_pairs(Sums& s, float hidden, const Look& look, const Sees& sees) {
+// What a mask hides of a thread's scores becomes `hidden`. sees(i): whether the pair of register i
+// is seen. Of a condition that divides, whose text for each register would be longer than all else,
+// a loop finds it first, as a bit a pair.
+template <class Bounds, class Sums, class Sees>
+SINTER_DEVICE void hide_pairs(Sums& s, float hidden, const Sees& sees) {
   static_assert(Sums::count <= 64);
-  if constexpr (Bounds::mask_divides) {
-    unsigned long long seen = 0;
-#pragma unroll 8
-    for (int i = Sums::count - 1; i >= 0; --i) seen = seen << 1 | static_cast<unsigned>(sees(i));
-    s.each([&](int i, float& x) {
-      if ((seen >> i & 1) == 0) x = hidden;
+  if constexpr (!Bounds::mask_divides)
+    return s.each([&](int i, float& x) {
+      if (!sees(i)) x = hidden;
     });
-  } else {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    Seen block{true, true};
-    if (lane < Sums::count / 2) block = look(lane % 2 * 8, lane / 2 * 8);
-    const unsigned all = __ballot_sync(~0u, block.all), some = __ballot_sync(~0u, block.some);
-#pragma unroll
-    for (int i = 0; i < Sums::count; i += 2) {
-      if (all >> i / 2 & 1) continue;
-      const bool edge = some >> i / 2 & 1;
-#pragma unroll
-      for (int e = i; e < i + 2; ++e)
-        if (!edge || !sees(e)) s.at[e] = hidden;
-    }
-  }
+  unsigned long long seen = 0;
+#pragma unroll 8
+  for (int i = Sums::count - 1; i >= 0; --i) seen = seen << 1 | static_cast<unsigned>(sees(i));
+  s.each([&](int i, float& x) {
+    if ((seen >> i & 1) == 0) x = hidden;
+  });
 }
 
 }  // namespace sinter::attention
