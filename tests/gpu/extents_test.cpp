@@ -1,6 +1,5 @@
 // Plans of a class of extents: each computes what its graph says, with texts that the first of its
 // class has brought.
-#include <limits>
 #include <memory>
 #include <set>
 
@@ -373,30 +372,6 @@ TEST_CASE("classes of extents: gradients of attention", "[gpu][extents]") {
                  {{1, 127, 128}, {1, 128, 127}, {1, 129, 2}}}));
   run(gradients("ordered", {.attn_scale = 0.2, .softcap = 5.0, .deterministic = true},
                 {{{1, 131, 257}, {1, 140, 300}, {1, 256, 131}}}));
-}
-
-TEST_CASE("classes of extents: attention under a mask by indices", "[gpu][extents]") {
-  run({"masked",
-       {dyn("batch", 1, 4, {1}), dyn("queries", 1, 600, {1, 260}), dyn("keys", 1, 600, {1, 260})},
-       kHalf,
-       [](Graph& g, GraphBuilder::Extents e) {
-         const Dims of_q{e[0], 2, e[1], 32}, of_k{e[0], 2, e[2], 32};
-         const Tensor q = g.tensor("q", of_q), k = g.tensor("k", of_k), v = g.tensor("v", of_k),
-                      d_o = g.tensor("d_o", of_q), row = gen_index(g, {1, 1, e[1], 1}, 2),
-                      column = gen_index(g, {1, 1, 1, e[2]}, 3);
-         const Tensor seen = logical_or(column < 70.0, column <= row);
-         SdpaInputs more;
-         more.bias = select(seen, g.scalar(0, DataType::f32),
-                            g.scalar(-std::numeric_limits<double>::infinity(), DataType::f32));
-         const SdpaAttributes attributes{.attn_scale = 0.2, .generate_stats = true};
-         const auto forward = sdpa(q, k, v, attributes, more);
-         const auto d = sdpa_backward(q, k, v, forward.o, d_o, forward.stats, attributes, more);
-         g.output(forward.o, "o");
-         g.output(d.dq, "dq");
-         g.output(d.dk, "dk");
-         g.output(d.dv, "dv");
-       },
-       {{{2, 261, 300}, {2, 300, 517}, {3, 270, 261}}}});
 }
 
 TEST_CASE("classes of extents: a decoder block", "[gpu][extents]") {

@@ -14,7 +14,6 @@
 #include "planner/spec/domain.hpp"
 #include "planner/split/zeros.hpp"
 #include "schedule/attention/backward.hpp"
-#include "schedule/attention/forward.hpp"
 
 namespace sinter {
 namespace {
@@ -225,7 +224,8 @@ int choose_parts(const KernelSpec& spec, const DeviceModel& device) {
     const Access& access = spec.ports[static_cast<std::size_t>(port)].access;
     return access.windows.empty() && access.via.empty();
   };
-  if (!whole || is_block_mask(a.mask) || (a.dk < 0 && a.dv < 0) || !plain(a.dk) || !plain(a.dv))
+  if (!whole || (!a.mask.statements.empty() && !a.masks_pairs) || (a.dk < 0 && a.dv < 0) ||
+      !plain(a.dk) || !plain(a.dv))
     return 1;
   const double floats = static_cast<double>(elements_of(spec, a.dk, Backward::d) +
                                             elements_of(spec, a.dv, Backward::e));

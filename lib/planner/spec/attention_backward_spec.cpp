@@ -317,15 +317,21 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
   };
   const bool has_blocks = std::ranges::any_of(
       attention.nodes, [&](NodeId n) { return state.node(n).op == OpKind::block_mask; });
-  if (!has_blocks && attention.mask.condition >= 0 && v[2] > kFewKeysUnderMask &&
+  // As a part of the score, too, it saves nothing but tiles, and looking for these costs orders of
+  // their walk, and parts, which few tiles of keys need to fill the device. (Neither number is
+  // measured.)
+  constexpr double kMostVisited = 0.9, kLeastOfDevice = 0.75, kTile = 128;
+  const bool apart = attention.unmasked == attention.scaled && to.scale > 0 && !wanted(r, kDBias) &&
+                     v[2] > kFewKeysUnderMask && masks_pairs(type, q[3], v[3], state.device());
+  const double tiles =
+      std::ceil(static_cast<double>(v[2]) / kTile) * static_cast<double>(v[0] * v[1]);
+  if (!has_blocks && attention.mask.condition >= 0 &&
+      (apart || tiles >= kLeastOfDevice * state.device().sms) &&
       computes(state, attention.nodes, attention.mask.condition)) {
-    to.masks_pairs = attention.unmasked == attention.scaled && to.scale > 0 && !wanted(r, kDBias) &&
-                     masks_pairs(type, q[3], v[3], state.device());
+    to.masks_pairs = apart;
     put_mask(to.mask, builder(to.mask, {q[0], q[1], q[2], v[2]}, Backward::m, Backward::n),
              attention.mask);
-    // As a part of the score, too, it saves nothing but tiles. (The number is not measured.)
-    constexpr double kMostVisited = 0.9;
-    if (!to.masks_pairs && visited_share(spec) > kMostVisited) to.mask = {};
+    if (!apart && visited_share(spec) > kMostVisited) to.mask = {};
   }
   const TensorId score = to.masks_pairs ? attention.unmasked : attention.score;
   const bool written = r.written_out;
