@@ -4,8 +4,6 @@
 #include <cstring>
 #include <memory>
 
-#include "emulator/product.hpp"
-
 namespace sinter::test {
 namespace {
 
@@ -185,12 +183,22 @@ void EmulatedCluster::block_barrier() {
   meet(at_block_[rank], live_of_block_[rank], true, of_block());
 }
 bool EmulatedCluster::lanes_pass() {
-  if (!passes(at_warp_[warp_number()], live_of_warp_[warp_number()], of_warp())) return false;
+  WarpMeeting& meeting = at_warp_[warp_number()];
+  if (meeting.arrived != live_of_warp_[warp_number()]) return false;
+  if (meeting.together) {
+    if (meeting.parts == meeting.arrived)
+      (this->*meeting.together)(meeting.given);
+    else
+      fault_ = "the lanes of a warp do unlike things together";
+    meeting = {};
+  }
+  meeting.arrived = 0;
+  release(&meeting, of_warp());
   ++warp->meetings;
   return true;
 }
 void EmulatedCluster::warp_barrier() {
-  Meeting& meeting = at_warp_[warp_number()];
+  WarpMeeting& meeting = at_warp_[warp_number()];
   ++meeting.arrived;
   if (!lanes_pass()) wait_for(&meeting);
 }
@@ -198,9 +206,6 @@ void EmulatedCluster::exchange(const void* mine, void* theirs, unsigned lane, un
   std::memcpy(warp->to_show()[thread.x % kWarp], mine, bytes);
   warp_barrier();
   std::memcpy(theirs, warp->shown()[lane], bytes);
-}
-void EmulatedCluster::multiply_shown(emulator::Number type, float* sums) {
-  test::multiply_shown(type, *warp, thread.x % kWarp, sums);
 }
 void EmulatedCluster::named_barrier(unsigned id, unsigned threads, bool waits) {
   meet(at_named_[rank * kNamedBarriers + id], threads, waits, of_block());
@@ -251,18 +256,6 @@ void EmulatedCluster::barrier_wait(unsigned address, int parity) {
 
 // ---- asynchronous work
 
-template <class Work>
-template <class Run>
-void EmulatedCluster::Queue<Work>::finish(int groups_left, const Run& run) {
-  const auto left = static_cast<std::size_t>(std::max(groups_left, 0));
-  const std::size_t groups = ends.size() > left ? ends.size() - left : 0;
-  const std::size_t done = groups_left < 0 ? work.size() : groups > 0 ? ends[groups - 1] : 0;
-  for (std::size_t i = 0; i < done; ++i) run(work[i]);
-  work.erase(work.begin(), work.begin() + static_cast<std::ptrdiff_t>(done));
-  ends.erase(ends.begin(), ends.begin() + static_cast<std::ptrdiff_t>(groups));
-  for (std::size_t& end : ends) end -= done;
-}
-
 void EmulatedCluster::carry_out(const Copy& c) {
   std::memcpy(c.to, c.from, static_cast<std::size_t>(c.valid));
   std::memset(static_cast<char*>(c.to) + c.valid, 0, static_cast<std::size_t>(c.bytes - c.valid));
@@ -281,18 +274,7 @@ void EmulatedCluster::copy(void* to, const void* from, int bytes, int valid) {
 }
 void EmulatedCluster::commit_copies() { running().copies.commit(); }
 void EmulatedCluster::wait_for_copies(int groups_left) {
-  running().copies.finish(groups_left, carry_out);
-}
-
-// All lanes of a warp start and wait together.
-void EmulatedCluster::multiply(const emulator::Product& p) {
-  warp_barrier();
-  late ? running().multiplications.work.push_back(p) : test::multiply(p);
-}
-void EmulatedCluster::commit_multiplications() { running().multiplications.commit(); }
-void EmulatedCluster::wait_for_multiplications(int groups_left) {
-  running().multiplications.finish(groups_left, test::multiply);
-  warp_barrier();
+  for (const Copy& c : running().copies.take(groups_left)) carry_out(c);
 }
 
 // Memory and barriers of a block are gone when its threads are.
@@ -410,7 +392,7 @@ void EmulatedCluster::add_box(const emulator::BoxMap& map, unsigned from,
 }
 void EmulatedCluster::commit_stores() { running().stores.commit(); }
 void EmulatedCluster::wait_for_stores(int groups_left) {
-  running().stores.finish(groups_left, [this](const Store& s) { store_out(s); });
+  for (const Store& s : running().stores.take(groups_left)) store_out(s);
 }
 
 void EmulatedCluster::load_box(const emulator::BoxMap& map, unsigned to, unsigned barrier,

@@ -2,6 +2,7 @@
 #pragma once
 #include <ucontext.h>
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <span>
@@ -33,7 +34,10 @@ class EmulatedCluster final : public emulator::Machine {
   void block_barrier() override;
   void warp_barrier() override;
   void exchange(const void* mine, void* theirs, unsigned lane, unsigned bytes) override;
-  void multiply_shown(emulator::Number type, float* sums) override;
+  unsigned ballot(bool mine) override;
+  void multiply(const emulator::BlockProduct& product) override;
+  void get_blocks(unsigned line, unsigned* blocks, bool transposed) override;
+  void put_blocks(unsigned line, const unsigned* blocks, bool transposed) override;
   void copy(void* to, const void* from, int bytes, int valid) override;
   void commit_copies() override;
   void wait_for_copies(int groups_left) override;
@@ -76,12 +80,30 @@ class EmulatedCluster final : public emulator::Machine {
     bool empty() const { return work.empty() && ends.empty(); }
     void clear() { work.clear(), ends.clear(); }
     void commit() { ends.push_back(work.size()); }
-    template <class Run>
-    void finish(int groups_left, const Run& run);
+    // What is to be done so that at most so many groups are left; -1: what is in no group, too.
+    std::vector<Work> take(int groups_left) {
+      const auto left = static_cast<std::size_t>(std::max(groups_left, 0));
+      const std::size_t groups = ends.size() > left ? ends.size() - left : 0;
+      const std::size_t done = groups_left < 0 ? work.size() : groups > 0 ? ends[groups - 1] : 0;
+      std::vector<Work> taken(work.begin(), work.begin() + static_cast<std::ptrdiff_t>(done));
+      work.erase(work.begin(), work.begin() + static_cast<std::ptrdiff_t>(done));
+      ends.erase(ends.begin(), ends.begin() + static_cast<std::ptrdiff_t>(groups));
+      for (std::size_t& end : ends) end -= done;
+      return taken;
+    }
   };
   // Threads that meet. Who waits is known by the barrier's address.
   struct Meeting {
     unsigned arrived = 0;
+  };
+  // What a warp does together when its lanes have met: what each lane gave, of the type that the
+  // function takes. Null of a lane that has left.
+  using OfLanes = void * [emulator::kWarp];
+  using Together = void (EmulatedCluster::*)(const OfLanes& given);
+  struct WarpMeeting : Meeting {
+    Together together = nullptr;  // as the last lane said that came with a part
+    unsigned parts = 0;           // lanes that came with one for it
+    OfLanes given = {};
   };
   // Where a stack goes on, for __builtin_setjmp(): setjmp() takes three times as long.
   using Place = void* [5];
@@ -116,6 +138,14 @@ class EmulatedCluster final : public emulator::Machine {
   // `among`: the threads that may wait.
   bool passes(Meeting& meeting, unsigned expected, Waits among);
   bool lanes_pass();  // those of the running thread's warp
+  // Waits for the other lanes, of which the last one does the work of all.
+  void do_together(Together work, void* mine);
+  void vote(const OfLanes& votes);
+  void multiply_blocks(const OfLanes& products);
+  template <bool transposed, bool puts>
+  void move_blocks(const OfLanes& lines);
+  void multiply_lanes(const OfLanes& products);
+  void finish_multiplications(const OfLanes& groups_left);
   void meet(Meeting& meeting, unsigned expected, bool waits, Waits among);
   void release_met();
   void end_cluster_phase();
@@ -136,7 +166,8 @@ class EmulatedCluster final : public emulator::Machine {
   std::vector<const void*> waits_for_;
   std::vector<char> can_run_;
   std::vector<emulator::Warp> warps_;
-  std::vector<Meeting> at_warp_, at_block_, at_named_;
+  std::vector<WarpMeeting> at_warp_;
+  std::vector<Meeting> at_block_, at_named_;
   std::vector<unsigned> live_of_warp_, live_of_block_;
   unsigned live_ = 0, cluster_arrived_ = 0, cluster_phase_ = 0, first_block_ = 0;
   std::deque<std::function<void()>> in_flight_;  // what no thread carries out

@@ -99,21 +99,8 @@ T __shfl_xor_sync(unsigned, T mine, int distance) {
   return exchanged(mine, threadIdx.x % emulator::kWarp ^ static_cast<unsigned>(distance));
 }
 
-inline bool __any_sync(unsigned, bool mine) {
-  return look_around(mine, [](const auto& of) {
-    bool any = false;
-    for (unsigned lane = 0; lane < emulator::kWarp; ++lane) any = any || of(lane);
-    return any;
-  });
-}
-
-inline unsigned __ballot_sync(unsigned, bool mine) {
-  return look_around(mine, [](const auto& of) {
-    unsigned all = 0;
-    for (unsigned lane = 0; lane < emulator::kWarp; ++lane) all |= unsigned{of(lane)} << lane;
-    return all;
-  });
-}
+inline unsigned __ballot_sync(unsigned, bool mine) { return machine->ballot(mine); }
+inline bool __any_sync(unsigned, bool mine) { return machine->ballot(mine) != 0; }
 inline int __popc(unsigned x) { return std::popcount(x); }
 inline int __clz(int x) { return std::countl_zero(static_cast<unsigned>(x)); }
 
@@ -308,44 +295,19 @@ inline unsigned bytes_of(unsigned x, unsigned y, unsigned which) {
 inline unsigned low_halves(unsigned x, unsigned y) { return (x & 0xffffu) | y << 16; }
 inline unsigned high_halves(unsigned x, unsigned y) { return x >> 16 | (y & 0xffff0000u); }
 
-template <bool transposed>
-void get_blocks(unsigned (&blocks)[4], unsigned line) {
-  const unsigned lane = threadIdx.x % emulator::kWarp;
-  look_around(line, [&](const auto& of) {
-    for (unsigned i = 0; i < 4; ++i)
-      if constexpr (transposed) {
-        unsigned short two[2];
-        for (unsigned j = 0; j < 2; ++j)
-          std::memcpy(&two[j], shared_pointer(of(8 * i + lane % 4 * 2 + j)) + lane / 4 * 2, 2);
-        blocks[i] = two[0] | static_cast<unsigned>(two[1]) << 16;
-      } else {
-        blocks[i] = get_word(of(8 * i + lane / 4) + lane % 4 * 4);
-      }
-    return 0;
-  });
-  machine->warp_barrier();  // no lane goes on while others still read
+inline void get(unsigned (&blocks)[4], unsigned line) { machine->get_blocks(line, blocks, false); }
+inline void get_transposed(unsigned (&blocks)[4], unsigned line) {
+  machine->get_blocks(line, blocks, true);
 }
-inline void get(unsigned (&blocks)[4], unsigned line) { get_blocks<false>(blocks, line); }
-inline void get_transposed(unsigned (&blocks)[4], unsigned line) { get_blocks<true>(blocks, line); }
 
-inline void multiply_all(emulator::Number type, float* d, const unsigned (&a)[4], unsigned b0,
-                         unsigned b1) {
-  struct Operands {
-    unsigned a[4], b[2];
-  };
-  look_around(Operands{{a[0], a[1], a[2], a[3]}, {b0, b1}}, [&](const auto&) {
-    machine->multiply_shown(type, d);
-    return 0;
-  });
-}
 inline void multiply(f16, float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  multiply_all(emulator::Number::f16, d, a, b0, b1);
+  machine->multiply({emulator::Number::f16, d, a, {b0, b1}});
 }
 inline void multiply(bf16, float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  multiply_all(emulator::Number::bf16, d, a, b0, b1);
+  machine->multiply({emulator::Number::bf16, d, a, {b0, b1}});
 }
 inline void multiply(tf32, float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  multiply_all(emulator::Number::tf32, d, a, b0, b1);
+  machine->multiply({emulator::Number::tf32, d, a, {b0, b1}});
 }
 
 inline void multiply(double (&d)[4], const double (&a)[4], const double (&b)[2]) {

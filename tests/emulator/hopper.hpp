@@ -78,28 +78,11 @@ inline void order_stores() {}
 // ---- of a warp
 
 // Lane 8 i + j names line j of block i.
-template <bool transposed>
-void put_blocks_of(unsigned line, const unsigned (&blocks)[4]) {
-  const unsigned lane = threadIdx.x % emulator::kWarp;
-  look_around(line, [&](const auto& of) {
-    for (unsigned i = 0; i < 4; ++i)
-      if constexpr (transposed) {
-        for (unsigned j = 0; j < 2; ++j) {
-          const auto half = static_cast<unsigned short>(blocks[i] >> 16 * j);
-          std::memcpy(shared_pointer(of(8 * i + lane % 4 * 2 + j)) + lane / 4 * 2, &half, 2);
-        }
-      } else {
-        std::memcpy(shared_pointer(of(8 * i + lane / 4)) + lane % 4 * 4, &blocks[i], 4);
-      }
-    return 0;
-  });
-  machine->warp_barrier();  // no lane goes on while others still write
-}
 inline void put_blocks(unsigned line, const unsigned (&blocks)[4]) {
-  put_blocks_of<false>(line, blocks);
+  machine->put_blocks(line, blocks, false);
 }
 inline void put_blocks_transposed(unsigned line, const unsigned (&blocks)[4]) {
-  put_blocks_of<true>(line, blocks);
+  machine->put_blocks(line, blocks, true);
 }
 
 inline void put_half(unsigned to, unsigned short bits) {

@@ -59,16 +59,24 @@ static_assert(sizeof(Barrier) == 8);
 
 enum class Number : std::uint8_t { bf16, f16, tf32, e4m3, e5m2, s8, u8 };
 
-// A product of wgmma as a thread carries it out, some time before it waits for it.
+// A lane's part of mma.sync: its registers.
+struct BlockProduct {
+  Number type;
+  float* d;  // four sums
+  const unsigned* a;
+  unsigned b[2];
+};
+
+// A lane's part of a product of wgmma, which its warp carries out some time before it waits for it.
 struct Product {
   Number type_a, type_b;
   bool a_across, b_across;  // lines of m or n for every k
   bool integers, keep;      // the sums; whether it adds to them
   int bytes, columns;       // of a number; of the sums
-  int lane, warp;
+  int warp;                 // of the warpgroup
   void* d;
-  const unsigned* a_of_quad[4];  // the left operand's registers in the quad's lanes, or null
-  std::uint64_t a, b;            // descriptors
+  const unsigned* a_registers;  // the lane's, or null: the left operand is in shared memory
+  std::uint64_t a, b;           // descriptors
   const char* anchor;
   unsigned memory;  // where the shared memory of the launch begins, counted from `anchor`
 };
@@ -88,8 +96,13 @@ class Machine {
   virtual void warp_barrier() = 0;
   // Every lane shows `mine` and gets what `lane` shows.
   virtual void exchange(const void* mine, void* theirs, unsigned lane, unsigned bytes) = 0;
-  // Adds to the thread's four sums the product of what the lanes of its warp show.
-  virtual void multiply_shown(Number type, float* sums) = 0;
+
+  // ---- what the lanes of a warp do together, all at once when the last of them asks for it
+  virtual unsigned ballot(bool mine) = 0;
+  virtual void multiply(const BlockProduct& product) = 0;
+  // ldmatrix and stmatrix: the lane gives the address of a line.
+  virtual void get_blocks(unsigned line, unsigned* blocks, bool transposed) = 0;
+  virtual void put_blocks(unsigned line, const unsigned* blocks, bool transposed) = 0;
 
   // ---- cp.async: `valid` bytes, then zeros up to `bytes`
   virtual void copy(void* to, const void* from, int bytes, int valid) = 0;

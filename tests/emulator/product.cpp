@@ -164,22 +164,42 @@ void decode_line(const SharedOperand& operand, bool across, int m_or_n,
       decoded.line(operand.at(m_or_n, k), values + k);
 }
 
-// What a thread holds of the left operand: two rows. engine/fragment.cuh says which.
-void left_rows(const emulator::Product& p, double (&rows)[2][kMostDepth]) {
+// Eight lines of an operand along k, from `first` on: element k of line i is at [k][i].
+using Eight = double[8];
+template <Number number>
+void decode_lines(const SharedOperand& operand, bool across, int first, Eight* values) {
+  const Decoder<number> decoded;
+  constexpr int depth = 32 / decoded.bytes;
+  if (across && decoded.bytes == 2) {  // 16 bytes hold an element of each line
+    for (int k = 0; k < depth; ++k) decoded.line(operand.at(first, k), values[k]);
+    return;
+  }
+  for (int i = 0; i < 8; ++i) {
+    double line[kMostDepth];
+    decode_line<number>(operand, across, first + i, line);
+    for (int k = 0; k < depth; ++k) values[k][i] = line[k];
+  }
+}
+
+// The left operand's 16 rows, eight and eight. engine/fragment.cuh says what registers hold.
+void decode_rows(const emulator::Product* const (&lanes)[emulator::kWarp],
+                 Eight (&rows)[2][kMostDepth]) {
+  const emulator::Product& p = *lanes[0];
   const SharedOperand a(p, p.a, p.a_across);
   with_constant(p.type_a, [&](auto number) {
     const Decoder<number()> decoded;
     for (int half = 0; half < 2; ++half) {
-      if (!p.a_of_quad[0]) {
-        decode_line<number()>(a, p.a_across, p.warp * 16 + p.lane / 4 + 8 * half, rows[half]);
+      if (!p.a_registers) {
+        decode_lines<number()>(a, p.a_across, p.warp * 16 + 8 * half, rows[half]);
         continue;
       }
-      for (int k = 0; k < 32 / decoded.bytes; ++k) {
-        const int byte = k * decoded.bytes;
-        rows[half][k] = decoded(
-            reinterpret_cast<const char*>(p.a_of_quad[byte / 4 % 4] + byte / 16 * 2 + half) +
-            byte % 4);
-      }
+      for (int row = 0; row < 8; ++row)
+        for (int k = 0; k < 32 / decoded.bytes; ++k) {
+          const int byte = k * decoded.bytes;
+          const unsigned* const of_lane = lanes[row * 4 + byte / 4 % 4]->a_registers;
+          rows[half][k][row] =
+              decoded(reinterpret_cast<const char*>(of_lane + byte / 16 * 2 + half) + byte % 4);
+        }
     }
   });
 }
@@ -205,66 +225,93 @@ double sum_of_bytes(const double (&products)[kMostDepth], double before) {
 }
 
 template <class Sum, Number type_b>
-void add(const emulator::Product& p) {
+void add(const emulator::Product* const (&lanes)[emulator::kWarp]) {
   constexpr int depth = 32 / Decoder<type_b>::bytes;
-  double rows[2][kMostDepth], columns[2][kMostDepth];
-  left_rows(p, rows);
+  const emulator::Product& p = *lanes[0];
+  Eight rows[2][kMostDepth], columns[kMostDepth];
+  decode_rows(lanes, rows);
   const SharedOperand b(p, p.b, p.b_across);
   const bool bytes = p.type_a == Number::e4m3 || p.type_a == Number::e5m2;
-  auto* const d = static_cast<Sum*>(p.d);
-  for (int i = 0; i < p.columns / 2; i += 4) {
-    for (int j = 0; j < 2; ++j)
-      decode_line<type_b>(b, p.b_across, i * 2 + p.lane % 4 * 2 + j, columns[j]);
-    double sums[2][2] = {};
-    if (!bytes)
-      for (int k = 0; k < depth; ++k)
-        for (int half = 0; half < 2; ++half)
-          for (int j = 0; j < 2; ++j) sums[half][j] += rows[half][k] * columns[j][k];
-    for (int half = 0; half < 2; ++half)
-      for (int j = 0; j < 2; ++j) {
-        Sum& sum = d[i + 2 * half + j];
+  // A lane has two neighbouring columns of eight, of one row of each half.
+  for (int first = 0; first < p.columns; first += 8) {
+    decode_lines<type_b>(b, p.b_across, first, columns);
+    for (int row = 0; row < 16; ++row) {
+      const Eight* const left = rows[row / 8];
+      const auto sum_of = [&](int column) -> Sum& {
+        return static_cast<Sum*>(
+            lanes[row % 8 * 4 + column / 2]->d)[first / 2 + row / 8 * 2 + column % 2];
+      };
+      Eight sums = {};
+      if (!bytes)
+        for (int k = 0; k < depth; ++k)
+          for (int column = 0; column < 8; ++column)
+            sums[column] += left[k][row % 8] * columns[k][column];
+      for (int column = 0; column < 8; ++column) {
+        Sum& sum = sum_of(column);
         const double before = p.keep ? static_cast<double>(sum) : 0;
         if (bytes) {
           double products[kMostDepth];
-          for (int k = 0; k < kMostDepth; ++k) products[k] = rows[half][k] * columns[j][k];
+          for (int k = 0; k < kMostDepth; ++k) products[k] = left[k][row % 8] * columns[k][column];
           sum = static_cast<Sum>(sum_of_bytes(products, before));
         } else {
-          sum = static_cast<Sum>(before + sums[half][j]);
+          sum = static_cast<Sum>(before + sums[column]);
         }
       }
+    }
   }
+}
+
+bool alike(const emulator::Product& x, const emulator::Product& y) {
+  return x.type_a == y.type_a && x.type_b == y.type_b && x.a_across == y.a_across &&
+         x.b_across == y.b_across && x.integers == y.integers && x.keep == y.keep &&
+         x.bytes == y.bytes && x.columns == y.columns && x.warp == y.warp && x.a == y.a &&
+         x.b == y.b && !x.a_registers == !y.a_registers;
 }
 
 }  // namespace
 
-void multiply(const emulator::Product& p) {
-  with_constant(p.type_b,
-                [&](auto type_b) { p.integers ? add<int, type_b()>(p) : add<float, type_b()>(p); });
+bool multiply(const emulator::Product* const (&lanes)[emulator::kWarp]) {
+  for (const emulator::Product* p : lanes)
+    if (!p || !alike(*p, *lanes[0])) return false;
+  with_constant(lanes[0]->type_b, [&](auto type_b) {
+    lanes[0]->integers ? add<int, type_b()>(lanes) : add<float, type_b()>(lanes);
+  });
+  return true;
 }
 
-void multiply_shown(Number type, const emulator::Warp& warp, unsigned lane, float* sums) {
-  const int each = type == Number::tf32 ? 1 : 2;  // of a register
-  with_constant(type, [&](auto number) {
+bool multiply(const emulator::BlockProduct* const (&lanes)[emulator::kWarp]) {
+  for (const emulator::BlockProduct* p : lanes)
+    if (!p || p->type != lanes[0]->type) return false;
+  with_constant(lanes[0]->type, [&](auto number) {
     const Decoder<number()> decoded;
-    // Register `i` of a lane: four of the left operand, then two of the right.
-    const auto element = [&](unsigned of, unsigned i, int e) {
-      return decoded(reinterpret_cast<const char*>(warp.shown()[of]) + 4 * i + 2 * e);
-    };
-    constexpr int kMostShown = 16;  // numbers of a row or column
-    double rows[2][kMostShown], columns[2][kMostShown];
-    for (unsigned i = 0; i < 2; ++i)
-      for (unsigned t = 0, k = 0; t < 4; ++t)
-        for (unsigned half = 0; half < 2; ++half)
-          for (int e = 0; e < each; ++e, ++k) {
-            rows[i][k] = element(lane / 4 * 4 + t, 2 * half + i, e);
-            columns[i][k] = element((lane % 4 * 2 + i) * 4 + t, 4 + half, e);
-          }
-    for (unsigned i = 0; i < 4; ++i) {
-      double sum = sums[i];
-      for (int k = 0; k < 8 * each; ++k) sum += rows[i / 2][k] * columns[i % 2][k];
-      sums[i] = static_cast<float>(sum);
+    constexpr int each = 4 / Decoder<number()>::bytes,
+                  depth = 8 * each;  // of a register; of a line
+    // Element k of a row or column is in lane k / each % 4 of its quad, in one of two registers.
+    Eight rows[2][depth], columns[depth];
+    for (int line = 0; line < 8; ++line)
+      for (int k = 0; k < depth; ++k) {
+        const emulator::BlockProduct& p = *lanes[line * 4 + k / each % 4];
+        const auto element = [&](const unsigned& of) {
+          return decoded(reinterpret_cast<const char*>(&of) + k % each * decoded.bytes);
+        };
+        const int half = k / each / 4;
+        rows[0][k][line] = element(p.a[2 * half]);
+        rows[1][k][line] = element(p.a[2 * half + 1]);
+        columns[k][line] = element(p.b[half]);
+      }
+    for (int row = 0; row < 16; ++row) {
+      const auto sum_of = [&](int column) -> float& {
+        return lanes[row % 8 * 4 + column / 2]->d[row / 8 * 2 + column % 2];
+      };
+      Eight sums;
+      for (int column = 0; column < 8; ++column) sums[column] = sum_of(column);
+      for (int k = 0; k < depth; ++k)
+        for (int column = 0; column < 8; ++column)
+          sums[column] += rows[row / 8][k][row % 8] * columns[k][column];
+      for (int column = 0; column < 8; ++column) sum_of(column) = static_cast<float>(sums[column]);
     }
   });
+  return true;
 }
 
 }  // namespace sinter::test

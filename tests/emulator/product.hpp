@@ -5,10 +5,11 @@
 
 namespace sinter::test {
 
-// A thread's part of a product of wgmma: sums of exact products in double, rounded once.
-void multiply(const emulator::Product& product);
+// A product of wgmma by a warp's lanes: sums of exact products in double, rounded once. False: the
+// lanes do not say the same of it.
+bool multiply(const emulator::Product* const (&lanes)[emulator::kWarp]);
 
-// A lane's four sums of mma.sync with what all lanes of its warp show, which are their operands.
-void multiply_shown(emulator::Number type, const emulator::Warp& warp, unsigned lane, float* sums);
+// The same of mma.sync.
+bool multiply(const emulator::BlockProduct* const (&lanes)[emulator::kWarp]);
 
 }  // namespace sinter::test

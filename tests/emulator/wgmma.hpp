@@ -39,7 +39,6 @@ emulator::Product product_of(int columns, Sum* d, unsigned long long a, unsigned
   p.keep = keep;
   p.bytes = bytes;
   p.columns = columns;
-  p.lane = static_cast<int>(threadIdx.x % emulator::kWarp);
   p.warp = static_cast<int>(threadIdx.x / emulator::kWarp % 4);
   p.d = d;
   p.a = a;
@@ -63,12 +62,7 @@ struct HostInstruction {
   template <class Text>
   static void run(Sum (&d)[columns / 2], const unsigned (&a)[4], unsigned long long b, bool keep) {
     auto p = product_of<Text>(columns, d, 0, b, keep);
-    const unsigned* mine = a;
-    look_around(mine, [&](const auto& of) {
-      for (unsigned i = 0; i < 4; ++i)
-        p.a_of_quad[i] = of(threadIdx.x % emulator::kWarp / 4 * 4 + i);
-      return 0;
-    });
+    p.a_registers = a;
     machine->multiply(p);
   }
   template <class Text, int step_b>

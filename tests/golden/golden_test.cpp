@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -25,6 +24,7 @@
 #include "sinter/json.hpp"
 #include "support/can_compile.hpp"
 #include "support/catch.hpp"
+#include "support/compiled_kernels.hpp"
 #include "support/environment.hpp"
 #include "support/scheduled.hpp"
 
@@ -79,6 +79,7 @@ TEST_CASE("generated kernels are the approved ones in each form of an engine") {
 // Where the compiler does not see through the multiplications that are in flight, it makes them
 // wait for each other and says so; where registers do not suffice, it says that, too.
 TEST_CASE("kernels for sm_90a compile without a complaint") {
+  std::vector<test::NamedKernel> kernels;
   for (const auto& [name, spec] : hopper_specs()) {
     const auto choice = scheduled(spec, "sm_90a").ranked_choice();
     // Who copies rows shares none with tiles beside.
@@ -89,18 +90,12 @@ TEST_CASE("kernels for sm_90a compile without a complaint") {
       if (i % every != 0 &&
           !choice.configurations[i].starts_with("64x192 by 2 alternating, cluster 1x1"))
         continue;
-      INFO("kernel " << name << ", " << choice.configurations[i]);
       const Tuning tuning{{{choice.problem, choice.configurations[i]}}};
       const EmittedKernel kernel = emitted(spec, "sm_90a", tuning);
-      std::string log;
-      const auto code = compile_uncached({kernel.source, kernel.entry, "sm_90a"}, &log);
-      if (!code) FAIL(code.error().message());
-      CAPTURE(log);
-      CHECK(log.find("serialized") == std::string::npos);
-      CHECK(log.find("setmaxnreg ignored") == std::string::npos);
-      CHECK(log.find("spill") == std::string::npos);
+      kernels.push_back({name + ", " + choice.configurations[i], kernel.source, kernel.entry});
     }
   }
+  test::expect_no_complaint(kernels, "sm_90a", {{"serialized", "setmaxnreg ignored", "spill"}});
 }
 
 // lib/schedule reckons what a launch asks for, and the kernel asserts that it lays out as much.
@@ -129,7 +124,7 @@ TEST_CASE("kernels whose launch asks for other shared memory do not compile", "[
 // So that every list of sums in core/wgmma_named.cuh is compiled.
 TEST_CASE("tiles of every width compile", "[nvrtc]") {
   if (!test::can_compile()) return;
-  std::vector<EmittedKernel> kernels;
+  std::vector<test::NamedKernel> kernels;
   for (int width = 8; width <= 256; width += width < 128 ? 8 : 16) {
     INFO(width << " columns");
     const KernelSpec spec =
@@ -140,12 +135,10 @@ TEST_CASE("tiles of every width compile", "[nvrtc]") {
         choice.configurations.begin(), choice.configurations.end(),
         [&](const std::string& c) { return c.starts_with(start) && c.ends_with(", swap_ab"); });
     REQUIRE(at != choice.configurations.end());
-    kernels.push_back(emitted(spec, "sm_90a", {{{choice.problem, *at}}}));
+    const EmittedKernel kernel = emitted(spec, "sm_90a", {{{choice.problem, *at}}});
+    kernels.push_back({*at, kernel.source, kernel.entry});
   }
-  std::vector<CompileRequest> requests;
-  for (const EmittedKernel& k : kernels) requests.push_back({k.source, k.entry, "sm_90a"});
-  for (const auto& code : compile_kernels(requests))
-    if (!code) FAIL_CHECK(code.error().message());
+  test::compile_together(kernels, "sm_90a", {});
 }
 
 // Of the corpus, for every GPU and for sm_90a.
@@ -336,31 +329,26 @@ void check_order_of_loads(const std::string& cubin, const std::string& entry) {
   CHECK(std::find_first_of(all.begin(), wait, std::begin(kLoads), std::end(kLoads)) == wait);
 }
 
-void compile_for_all_targets(const std::string& name, const EmittedKernel& kernel,
-                             std::vector<double>& milliseconds) {
-  for (const char* target : {"sm_80", "sm_90a", "sm_100a"}) {
-    INFO("kernel " << name << " for " << target);
-    const auto start = std::chrono::steady_clock::now();
-    const auto code = compile_uncached({kernel.source, kernel.entry, target});
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    milliseconds.push_back(took.count());
-    if (!code)
-      FAIL_CHECK(code.error().message());
-    else
-      CHECK(
-          code->starts_with("\x7f"
-                            "ELF"));
-    if (code && target == std::string_view("sm_90a")) check_order_of_loads(*code, kernel.entry);
+void compile_for_all_targets(const std::vector<NamedSpec>& specs) {
+  std::vector<test::NamedKernel> kernels;
+  for (const auto& [name, spec] : specs) {
+    const EmittedKernel kernel = emitted(spec);
+    kernels.push_back({name, kernel.source, kernel.entry});
   }
+  for (const std::string_view target : {"sm_80", "sm_90a", "sm_100a"})
+    test::compile_together(
+        kernels, target,
+        [&](std::span<const std::string> entries, const std::string& code, const std::string&) {
+          CHECK(
+              code.starts_with("\x7f"
+                               "ELF"));
+          if (target == "sm_90a")
+            for (const std::string& entry : entries) check_order_of_loads(code, entry);
+        });
 }
 
 TEST_CASE("every generated kernel compiles for each supported target") {
-  std::vector<double> milliseconds;
-  for (const auto& [name, spec] : all_specs())
-    compile_for_all_targets(name, emitted(spec), milliseconds);
-  std::nth_element(milliseconds.begin(), milliseconds.begin() + milliseconds.size() / 2,
-                   milliseconds.end());
-  WARN("median compile time " << milliseconds[milliseconds.size() / 2] << " ms");
+  compile_for_all_targets(all_specs());
 }
 
 // Kernels in whose machine code loads of the read-only path did stand before the wait.
@@ -382,8 +370,7 @@ TEST_CASE("kernels load nothing before they have waited for the one ahead") {
 }
 
 TEST_CASE("every pointwise mode has a formula that compiles in float and double") {
-  std::vector<double> milliseconds;
-  compile_for_all_targets("every_pointwise_mode", emitted(every_pointwise_mode()), milliseconds);
+  compile_for_all_targets({{"every_pointwise_mode", every_pointwise_mode()}});
 }
 
 }  // namespace

@@ -1,13 +1,12 @@
 // The gradients of attention: Delta, zeros for dQ's sums, one kernel on tensor cores, and dQ.
 #include <memory>
-#include <set>
 
 #include "emit/emit.hpp"
 #include "planned.hpp"
 #include "planner/rewrite/pass.hpp"
-#include "runtime/compiler.hpp"
 #include "sinter/sinter.hpp"
 #include "support/can_compile.hpp"
+#include "support/compiled_kernels.hpp"
 #include "target/device_model.hpp"
 
 namespace sinter::test {
@@ -395,50 +394,49 @@ TEST_CASE("attention backward's kernels give what the expansion gives") {
 }
 
 namespace {
-void check_compiled(const Attention& a, const char* target) {
-  static std::set<std::string> compiled;  // several graphs have the same kernels of Delta and dQ
+// Adds the kernels of a graph's gradients.
+void add_kernels(const Attention& a, const char* target, std::vector<NamedKernel>& kernels) {
   const Partition p = partitioned(*graph_of(a), target);
   REQUIRE(is_fused(p));
   for (const KernelSpec& k : p.kernels) {
     const EmittedKernel kernel = emit_kernel(schedule_kernel(k, {device_model(target), Tuning{}}));
-    if (!compiled.insert(target + kernel.source).second) continue;
-    INFO(target << ", d " << a.d << ", dv " << a.dv << ", kernel " << kernel.entry);
-    std::string log;
-    const auto code = compile_uncached({kernel.source, kernel.entry, target}, &log);
-    if (!code) FAIL(code.error().message());
-    CAPTURE(log);
-    CHECK(log.find("serialized") == std::string::npos);
-    CHECK(log.find("setmaxnreg ignored") == std::string::npos);
-    // By warps a bias beside 128 elements a head takes six registers more than there are.
-    if (target != std::string_view("sm_90a") && !a.bias)
-      CHECK(log.find("spill") == std::string::npos);
+    kernels.push_back(
+        {"d " + std::to_string(a.d) + ", dv " + std::to_string(a.dv), kernel.source, kernel.entry});
   }
+}
+void check_compiled_by_warps(std::initializer_list<Attention> all, const char* target) {
+  constexpr std::string_view kComplaints[] = {"serialized", "setmaxnreg ignored", "spill"};
+  std::vector<NamedKernel> with_bias, others;
+  for (const Attention& a : all) add_kernels(a, target, a.bias ? with_bias : others);
+  expect_no_complaint(others, target, kComplaints);
+  // A bias beside 128 elements a head takes six registers more than there are.
+  expect_no_complaint(with_bias, target, std::span(kComplaints).first(2));
 }
 }  // namespace
 
 TEST_CASE("kernels of attention backward by warps compile without a complaint", "[nvrtc]") {
   if (!test::can_compile()) return;
   const Attention wide{.d = 128, .dv = 128, .attributes = {.causal_mask = true}};
-  check_compiled(wide, "sm_80");
-  check_compiled(wide, "sm_89");
-  check_compiled({}, "sm_120a");  // of `wide` two registers are spilled there
-  for (const Attention& a :
-       {Attention{},
-        Attention{.d = 96, .dv = 72, .attributes = {.left_bound = 50, .right_bound = 3}},
-        Attention{.d = 40, .dv = 24, .attributes = {.padding_mask = true}, .lengths = true},
-        Attention{.d = 128, .dv = 128, .attributes = {.softcap = 20}, .bias = true},
-        Attention{.attributes = {.dropout_probability = 0.1}},
-        Attention{.d = 128, .dv = 128, .bias = true, .dbias = true},
-        Attention{.d = 128, .dv = 128, .block_mask = true},
-        Attention{.d = 128, .dv = 128, .wanted = "q"}, Attention{.wanted = "kv"},
-        Attention{.d = 128, .dv = 128, .gradients = DataType::f32},
-        Attention{.attributes = {.deterministic = true}}})
-    check_compiled(a, "sm_80");
+  check_compiled_by_warps({wide}, "sm_89");
+  check_compiled_by_warps({{}}, "sm_120a");  // of `wide` two registers are spilled there
+  check_compiled_by_warps(
+      {wide, Attention{},
+       Attention{.d = 96, .dv = 72, .attributes = {.left_bound = 50, .right_bound = 3}},
+       Attention{.d = 40, .dv = 24, .attributes = {.padding_mask = true}, .lengths = true},
+       Attention{.d = 128, .dv = 128, .attributes = {.softcap = 20}, .bias = true},
+       Attention{.attributes = {.dropout_probability = 0.1}},
+       Attention{.d = 128, .dv = 128, .bias = true, .dbias = true},
+       Attention{.d = 128, .dv = 128, .block_mask = true},
+       Attention{.d = 128, .dv = 128, .wanted = "q"}, Attention{.wanted = "kv"},
+       Attention{.d = 128, .dv = 128, .gradients = DataType::f32},
+       Attention{.attributes = {.deterministic = true}}},
+      "sm_80");
 }
 
 TEST_CASE("kernels of attention backward compile for sm_90a without a complaint", "[nvrtc]") {
   if (!test::can_compile()) return;
   const std::int64_t long_rows = 4096;
+  std::vector<NamedKernel> kernels;
   for (const Attention& a :
        {Attention{.queries = long_rows, .keys = long_rows, .d = 128, .dv = 128},
         Attention{.queries = long_rows, .keys = long_rows},
@@ -494,7 +492,8 @@ TEST_CASE("kernels of attention backward compile for sm_90a without a complaint"
         Attention{.d = 128, .dv = 128, .attributes = {.causal_mask = true, .deterministic = true}},
         Attention{.d = 192, .dv = 192, .attributes = {.deterministic = true}},
         Attention{.attributes = {.deterministic = true}, .block_mask = true}})
-    check_compiled(a, "sm_90a");
+    add_kernels(a, "sm_90a", kernels);
+  expect_no_complaint(kernels, "sm_90a", {{"serialized", "setmaxnreg ignored"}});
 }
 
 }  // namespace sinter::test
