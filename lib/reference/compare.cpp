@@ -115,36 +115,10 @@ std::vector<std::int64_t> chosen(const Graph& lowered, TensorId tensor, std::int
                                     static_cast<std::uint64_t>(tensor) + 1);
 }
 
-Comparison compared(const Graph& lowered, const Written& output,
-                    std::span<const std::int64_t> elements, std::span<const Judged> judged) {
-  const Dims &dim = lowered[output.tensor].dim, stride = lowered.stride(output.tensor);
-  Comparer comparer(lowered, output.tensor);
-  for (std::size_t i = 0; i < elements.size(); ++i) {
-    const Dims c = reference::coordinates(elements[i], dim);
-    std::int64_t at = 0;
-    for (int d = 0; d < c.size(); ++d) at += c[d] * stride[d];
-    comparer.add(elements[i], load_element(lowered.type(output.tensor), output.memory, at),
-                 judged[i]);
-  }
-  return comparer.result();
-}
-
-}  // namespace
-
-Result<std::vector<Comparison>> compare(const Graph& lowered, const HostPointers& inputs,
-                                        std::span<const Written> outputs, std::int64_t samples) {
+template <class T, class Make>
+Result<T> within_memory(const Make& make) {
   try {
-    std::vector<std::vector<std::int64_t>> elements;
-    std::vector<JudgeRequest> requests;
-    for (const auto& output : outputs) elements.push_back(chosen(lowered, output.tensor, samples));
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-      requests.push_back({outputs[i].tensor, elements[i]});
-    const auto judged = judge(lowered, inputs, requests);
-    if (!judged) return judged.errors();
-    std::vector<Comparison> results;
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-      results.push_back(compared(lowered, outputs[i], elements[i], (*judged)[i]));
-    return results;
+    return make();
   } catch (const std::exception& e) {  // std::bad_alloc and its like
     Diagnostic d;
     d.rule = Rule::tensor_size;
@@ -152,6 +126,57 @@ Result<std::vector<Comparison>> compare(const Graph& lowered, const HostPointers
     d.seen = e.what();
     return d;
   }
+}
+
+Comparison compared(const Graph& lowered, const Expected::Output& output, const void* written) {
+  const Dims &dim = lowered[output.tensor].dim, stride = lowered.stride(output.tensor);
+  Comparer comparer(lowered, output.tensor);
+  for (std::size_t i = 0; i < output.elements.size(); ++i) {
+    const Dims c = reference::coordinates(output.elements[i], dim);
+    std::int64_t at = 0;
+    for (int d = 0; d < c.size(); ++d) at += c[d] * stride[d];
+    comparer.add(output.elements[i], load_element(lowered.type(output.tensor), written, at),
+                 output.judged[i]);
+  }
+  return comparer.result();
+}
+
+}  // namespace
+
+Result<Expected> expected(const Graph& lowered, const HostPointers& inputs,
+                          std::span<const TensorId> outputs, std::int64_t samples) {
+  return within_memory<Expected>([&]() -> Result<Expected> {
+    Expected result;
+    for (const TensorId t : outputs) result.outputs.push_back({t, chosen(lowered, t, samples), {}});
+    std::vector<JudgeRequest> requests;
+    for (const auto& output : result.outputs) requests.push_back({output.tensor, output.elements});
+    auto judged = judge(lowered, inputs, requests);
+    if (!judged) return judged.errors();
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      result.outputs[i].judged = std::move((*judged)[i]);
+    return result;
+  });
+}
+
+std::vector<Comparison> compare(const Graph& lowered, const Expected& expected,
+                                std::span<const void* const> written) {
+  std::vector<Comparison> results;
+  for (std::size_t i = 0; i < expected.outputs.size(); ++i)
+    results.push_back(compared(lowered, expected.outputs[i], written[i]));
+  return results;
+}
+
+Result<std::vector<Comparison>> compare(const Graph& lowered, const HostPointers& inputs,
+                                        std::span<const Written> outputs, std::int64_t samples) {
+  std::vector<TensorId> tensors;
+  std::vector<const void*> written;
+  for (const Written& output : outputs) {
+    tensors.push_back(output.tensor);
+    written.push_back(output.memory);
+  }
+  const auto said = expected(lowered, inputs, tensors, samples);
+  if (!said) return said.errors();
+  return within_memory<std::vector<Comparison>>([&] { return compare(lowered, *said, written); });
 }
 
 Result<Comparison> compare(const Graph& lowered, const HostPointers& inputs, TensorId tensor,

@@ -47,6 +47,21 @@ void add_product(double a, double ea, double b, double eb, Sums& sum) {
   if (ea > 0 || eb > 0) sum.p += std::fabs(a) * eb + std::fabs(b) * ea + ea * eb;
 }
 
+// The same where one of the lines has errors, or both. `with_a`, `with_b`: which.
+template <bool with_a, bool with_b>
+void dot_bounded(const Line& a, const Line& b, Sums& sum) {
+  const std::size_t n = a.v.size();
+  Sums parts[4];
+  const auto add = [&](std::size_t i, Sums& part) {
+    add_product(a.v[i], with_a ? a.e[i] : 0, b.v[i], with_b ? b.e[i] : 0, part);
+  };
+  std::size_t i = 0;
+  for (; i + 4 <= n; i += 4)
+    for (std::size_t j = 0; j < 4; ++j) add(i + j, parts[j]);
+  for (; i < n; ++i) add(i, parts[0]);
+  for (const Sums& part : parts) sum.v += part.v, sum.s += part.s, sum.q += part.q, sum.p += part.p;
+}
+
 // Elements that differ from the one before, the first among them; no more are counted than n terms
 // in runs have.
 std::int64_t changes_of(const Line& line, std::int64_t n) {
@@ -60,6 +75,9 @@ bool stands_in_runs(const Line& line) {
   return in_runs(changes_of(line, n), n);
 }
 
+// Whether n columns are kept as doubles, with their errors, for the next row.
+constexpr bool are_kept(std::int64_t n, std::int64_t k) { return n * (k + 8) <= 1 << 20; }
+
 class Contraction {
  public:
   explicit Contraction(const Job& job) : job_(job) {
@@ -69,12 +87,18 @@ class Contraction {
 
   void add(const Line& a, const Line& b, Sums& sum) const {
     const auto n = static_cast<std::int64_t>(a.v.size());
-    if (zero_dominates_ || a.errors() || b.errors()) {
+    if (zero_dominates_) {
       for (std::size_t i = 0; i < a.v.size(); ++i) {
         const double ea = a.e.empty() ? 0 : a.e[i], eb = b.e.empty() ? 0 : b.e[i];
-        if (zero_dominates_ && a.v[i] == 0 && ea == 0) continue;
+        if (a.v[i] == 0 && ea == 0) continue;
         add_product(a.v[i], ea, b.v[i], eb, sum);
       }
+    } else if (a.errors() && b.errors()) {
+      dot_bounded<true, true>(a, b, sum);
+    } else if (a.errors()) {
+      dot_bounded<true, false>(a, b, sum);
+    } else if (b.errors()) {
+      dot_bounded<false, true>(a, b, sum);
     } else if (job_.judging) {
       dot_exact<true>(a.v.data(), b.v.data(), n, sum);
     } else {
@@ -139,8 +163,15 @@ class Contraction {
   void moe(const Dims& at, double* v, double* e) const;
 
  private:
+  // Columns of B from one on, which several rows of the result need.
+  struct Columns {
+    Dims first;
+    std::int64_t count = 0;
+    std::vector<Line> lines;
+  };
   // One row of the result, column by column or, where B's rows are contiguous, row by row of B.
-  void row_by_columns(const Line& a, Dims b, std::int64_t n, double* v, double* e) const;
+  void row_by_columns(const Line& a, Dims b, std::int64_t n, Columns& kept, double* v,
+                      double* e) const;
   void row_by_rows(const Line& a, Dims b, std::int64_t n, double* v, double* e) const;
 
   const Job& job_;
@@ -165,6 +196,7 @@ void Contraction::matmul(std::int64_t begin, std::int64_t end, double* v, double
     return c;
   };
   Line row;
+  Columns columns;
   for_runs(job_.box, begin, end, [&](const Dims& at, std::int64_t n, std::int64_t position) {
     Dims ca = origin(a, at), cb = origin(b, at);
     ca[ca.size() - 2] = at[rank - 2];
@@ -172,22 +204,27 @@ void Contraction::matmul(std::int64_t begin, std::int64_t end, double* v, double
     if (k > 0) a.view.line(ca, ca.size() - 1, k, row);
     double* pe = e ? e + position : nullptr;
     const Dims& stride = b.view.stride;
-    if (n < 4 || k == 0 || stride[stride.size() - 2] < stride.back() || (e && stands_in_runs(row)))
-      row_by_columns(row, cb, n, v + position, pe);
+    if (n < 4 || k == 0 || stride[stride.size() - 2] < stride.back() ||
+        (e && (are_kept(n, k) || stands_in_runs(row))))
+      row_by_columns(row, cb, n, columns, v + position, pe);
     else
       row_by_rows(row, cb, n, v + position, pe);
   });
 }
 
-void Contraction::row_by_columns(const Line& a, Dims b, std::int64_t n, double* v,
+void Contraction::row_by_columns(const Line& a, Dims b, std::int64_t n, Columns& kept, double* v,
                                  double* e) const {
   const auto k = static_cast<std::int64_t>(a.v.size());
-  const bool alike = e && stands_in_runs(a);
-  Line column;
+  const bool alike = e && stands_in_runs(a), keep = are_kept(n, k);
+  if (!keep || kept.first != b || kept.count < n) kept.count = 0;
+  if (kept.count == 0) kept.first = b;
+  kept.lines.resize(static_cast<std::size_t>(std::max<std::int64_t>(keep ? n : 1, kept.count)));
   for (std::int64_t j = 0; j < n; ++j, ++b.back()) {
     Sums sum;
     if (k > 0) {
-      job_.in[1].view.line(b, b.size() - 2, k, column);
+      Line& column = kept.lines[static_cast<std::size_t>(keep ? j : 0)];
+      if (j >= kept.count) job_.in[1].view.line(b, b.size() - 2, k, column);
+      if (keep) kept.count = std::max(kept.count, j + 1);
       add(a, column, sum);
       sum.alike = alike && stands_in_runs(column);
     }

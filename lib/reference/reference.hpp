@@ -63,8 +63,23 @@ struct Written {
   TensorId tensor{};
   const void* memory = nullptr;
 };
-// Compares outputs with the reference, in their order. At most `samples` elements of each are
-// judged, spread over the tensor with its corners; 0 means all.
+// What the reference says of outputs, in their order, to compare with what several kernels wrote.
+// At most `samples` elements of each are judged, spread over the tensor with its corners; 0 means
+// all.
+struct Expected {
+  struct Output {
+    TensorId tensor{};
+    std::vector<std::int64_t> elements;
+    std::vector<Judged> judged;
+  };
+  std::vector<Output> outputs;
+};
+Result<Expected> expected(const Graph& lowered, const HostPointers& inputs,
+                          std::span<const TensorId> outputs, std::int64_t samples);
+// `written`: the memory of each.
+std::vector<Comparison> compare(const Graph& lowered, const Expected& expected,
+                                std::span<const void* const> written);
+// Both in one.
 Result<std::vector<Comparison>> compare(const Graph& lowered, const HostPointers& inputs,
                                         std::span<const Written> outputs, std::int64_t samples);
 Result<Comparison> compare(const Graph& lowered, const HostPointers& inputs, TensorId tensor,

@@ -73,9 +73,14 @@ std::string EmulatedCluster::run(unsigned first, unsigned of, unsigned turn) {
     bool moved = false;
     const char* const all = can_run_.data();
     std::size_t from = 0, to = can_run_.size();  // those that still have their turn
-    while (const void* next =
-               falling ? memrchr(all, 1, to) : std::memchr(all + from, 1, to - from)) {
-      const auto t = static_cast<std::size_t>(static_cast<const char*>(next) - all);
+    while (from < to) {
+      std::size_t t = falling ? to - 1 : from;
+      if (!all[t]) {  // most often the next one runs
+        const void* const next =
+            falling ? memrchr(all, 1, to) : std::memchr(all + from, 1, to - from);
+        if (!next) break;
+        t = static_cast<std::size_t>(static_cast<const char*>(next) - all);
+      }
       (falling ? to : from) = falling ? t : t + 1;
       moved = true;
       resume(static_cast<unsigned>(t));

@@ -208,12 +208,23 @@ Status GraphCase::execute(const Executable& executable) {
 }
 
 Comparison GraphCase::judge(std::int64_t samples) const {
+  const auto same = [](const auto& kept, const auto& now) {
+    return std::equal(kept.second.begin(), kept.second.end(), now.second.data());
+  };
+  if (!asked_ || asked_->samples != samples ||
+      !std::equal(asked_->inputs.begin(), asked_->inputs.end(), inputs_.begin(), same)) {
+    std::vector<TensorId> tensors;
+    for (const auto& [t, buffer] : outputs_) tensors.push_back(t);
+    auto expected = sinter::expected(lowered(), inputs(), tensors, samples);
+    if (!expected) throw std::runtime_error(expected.error().message());
+    asked_.emplace(samples, std::map<TensorId, std::vector<std::byte>>(), std::move(*expected));
+    for (const auto& [t, buffer] : inputs_)
+      asked_->inputs[t].assign(buffer.data(), buffer.data() + buffer.size());
+  }
+  std::vector<const void*> written;
+  for (const auto& [t, buffer] : outputs_) written.push_back(buffer.data());
   Comparison total;
-  std::vector<Written> written;
-  for (const auto& [t, buffer] : outputs_) written.push_back({t, buffer.data()});
-  const auto compared = compare(lowered(), inputs(), written, samples);
-  if (!compared) throw std::runtime_error(compared.error().message());
-  for (const auto& c : *compared) total.merge(c);
+  for (const auto& c : compare(lowered(), asked_->expected, written)) total.merge(c);
   return total;
 }
 

@@ -3,6 +3,7 @@
 // the reference, and whatever it wrote besides is found.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,14 @@ class GraphCase {
   Lowered lowered_;
   std::map<TensorId, GuardedBuffer> inputs_, outputs_;
   std::map<TensorId, std::vector<std::byte>> originals_;  // of the inputs
+  // What judge() asked for last, of these inputs: a test often runs several plans of one graph,
+  // each in several orders.
+  struct Asked {
+    std::int64_t samples;
+    std::map<TensorId, std::vector<std::byte>> inputs;
+    Expected expected;
+  };
+  mutable std::optional<Asked> asked_;
 };
 
 }  // namespace sinter::test
