@@ -31,6 +31,7 @@ FusionState::FusionState(const Graph& graph, const Storage& storage, bool recomp
       last_refusal_(graph.nodes().size(), nullptr),
       pool_(graph.nodes().size()),
       seen_(graph.nodes().size()) {
+  for (const Node& n : graph.nodes()) ops_.push_back(n.op);
   for (std::size_t r = 0; r < regions.size(); ++r)
     for (NodeId n : regions[r].nodes) region_[static_cast<std::size_t>(n)] = static_cast<int>(r);
   group_.assign(graph.nodes().size(), -1);

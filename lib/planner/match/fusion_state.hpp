@@ -67,6 +67,8 @@ class FusionState {
   // The one that a node belongs to, or null.
   const Region* region_of(NodeId n) const;
   const Node& node(NodeId n) const { return graph_.nodes()[static_cast<std::size_t>(n)]; }
+  // node(n).op, apart from the nodes: growing kernels ask it of all readers of a tensor.
+  OpKind op(NodeId n) const { return ops_[static_cast<std::size_t>(n)]; }
   NodeId producer(TensorId t) const { return graph_[t].producer; }
   const std::vector<NodeId>& consumers(TensorId t) const {
     return consumers_[static_cast<std::size_t>(t)];
@@ -172,6 +174,7 @@ class FusionState {
   const PlanContext& context_;
   std::span<const Region> regions_;
   std::vector<TensorId> overwritten_;
+  std::vector<OpKind> ops_;  // by node
   std::vector<int> region_;  // by node; -1: none
   std::vector<std::vector<NodeId>> consumers_, open_consumers_;
   std::vector<std::size_t> taken_consumers_;  // of open_consumers_, by tensor

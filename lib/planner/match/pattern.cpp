@@ -5,7 +5,7 @@
 namespace sinter {
 
 bool is_elementwise(const FusionState& state, NodeId n) {
-  switch (state.node(n).op) {
+  switch (state.op(n)) {
     case OpKind::concatenate:
       return !state.storage().parts(n).empty();
     case OpKind::pointwise:

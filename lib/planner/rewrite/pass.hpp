@@ -39,6 +39,10 @@ Lowered rewritten(Lowered lowered, const DeviceModel& device, bool regions = tru
 
 // Nothing where no pass of the group finds anything.
 std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group);
+// `unchanged`: the graph as the groups before, that found nothing, have taken it over; left to the
+// next one where this one finds nothing either.
+std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group,
+                                  std::optional<MovedViews>& unchanged);
 
 // ---- for passes
 

@@ -95,10 +95,17 @@ bool run_at(MovedViews& views, NodeId n, std::span<const Pass* const> passes) {
 std::span<const PassGroup> rewrite_passes() { return kGroups; }
 
 std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group) {
+  std::optional<MovedViews> unchanged;
+  return run_passes(lowered, group, unchanged);
+}
+
+std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group,
+                                  std::optional<MovedViews>& unchanged) {
   const auto& nodes = lowered.graph->nodes();
   if (std::ranges::none_of(nodes, [&](const Node& n) { return has_pass(group, n.op); }))
     return std::nullopt;
-  MovedViews views(lowered);
+  if (!unchanged) unchanged.emplace(lowered);
+  MovedViews& views = *unchanged;
   // Every pass moves a movement past a node, upwards to what lies in memory or downwards to a
   // result, or makes what needs no other; views that were made stay (made_here), and the number of
   // nodes is bounded: nested concatenations would double what reads them again and again.
@@ -111,8 +118,14 @@ std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group
     found |= changed;
   }
   for (NodeId n = 0; n < views.g.nodes(); ++n) found |= run_at(views, n, group.once);
-  if (!found) return std::nullopt;
-  return views.g.finish();
+  if (!found) {
+    // What passes made and had no use for is not for the next group.
+    if (views.g.nodes() != static_cast<NodeId>(nodes.size())) unchanged.reset();
+    return std::nullopt;
+  }
+  Lowered made = views.g.finish();
+  unchanged.reset();
+  return made;
 }
 
 namespace {
@@ -124,8 +137,8 @@ std::ptrdiff_t written_out(const Lowered& lowered) {
 
 // What the group makes of the graph, where its checks find no fault with that.
 std::optional<Lowered> valid_passes(const Lowered& lowered, const PassGroup& group,
-                                    std::string& wrong) {
-  auto next = run_passes(lowered, group);
+                                    std::optional<MovedViews>& unchanged, std::string& wrong) {
+  auto next = run_passes(lowered, group, unchanged);
   if (!next || next->graph->diagnostics().empty()) return next;
   wrong = next->graph->diagnostics().front().message();
   return std::nullopt;
@@ -135,9 +148,10 @@ std::optional<Lowered> valid_passes(const Lowered& lowered, const PassGroup& gro
 std::optional<Lowered> by_groups(const Lowered& lowered, std::span<const PassGroup> groups,
                                  const DeviceModel& device, std::string& wrong) {
   std::optional<Lowered> last;
+  std::optional<MovedViews> unchanged;
   for (std::size_t i = 0; i < groups.size(); ++i) {
     if (groups[i].needs_wgmma && !device.has_wgmma) continue;
-    auto next = valid_passes(last ? *last : lowered, groups[i], wrong);
+    auto next = valid_passes(last ? *last : lowered, groups[i], unchanged, wrong);
     if (!next) continue;
     if (groups[i].makes_regions) {
       const auto made = written_out(*next);
