@@ -219,7 +219,8 @@ std::vector<int> read_image(KernelSpec& spec, ImageRowsConfig& e) {
   const auto rows = seen(spec, down), columns = seen(spec, across);
   const int channel = roles.channels.front();
   e.channels = spec.extent[channel];
-  if (e.channels * e.image_bytes % 128 == 0) return {};  // which TMA brings
+  if (e.channels * e.image_bytes % 128 == 0) return {};         // which TMA brings
+  if (down.extent == 1 && e.channels % kPiece == 0) return {};  // lines of many: not measured
   if (!rows || !columns || across.stride != e.channels ||
       (e.channels > 1 && image->access.stride[channel] != 1))
     return {};
