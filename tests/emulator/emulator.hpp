@@ -16,11 +16,12 @@ namespace sinter::test {
 // `memory` holds the plan's tensors by name. Clusters run one after another, in turn with
 // asynchronous work as late as the program allows and at once, and with threads in rising and
 // falling order. The workspace and the shared memory that a launch asks for start as NaN patterns.
-// Errors: what the compiler said; threads that wait for ever; work that nobody waits for, memory of
-// a block that has ended, writes outside of the workspace or the launch's shared memory.
-// `edit`: one place of the device library that is changed, the first `text` in `file`, which must
-// be there; then the first cluster runs in each of these ways until a result is wrong, as a kernel
-// of one cluster has but one of them. `last_first`: clusters run from the last one to the first.
+// Errors: what the compiler said; threads that wait for ever; lanes of a warp that meet for unlike
+// things; work that nobody waits for, memory of a block that has ended, writes outside of the
+// workspace or the launch's shared memory. `edit`: one place of the device library that is changed,
+// the first `text` in `file`, which must be there; then the first cluster runs in each of these
+// ways until a result is wrong, as a kernel of one cluster has but one of them. `last_first`:
+// clusters run from the last one to the first.
 struct Edit {
   std::string_view file, text, instead;
 };

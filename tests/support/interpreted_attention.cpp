@@ -30,10 +30,30 @@ class Attention : KernelStatements {
     over.insert(over.end(), more);
     return table(std::move(over), 1, AttentionSpec::head, group);
   }
-  double dot(const double* x, const double* y, std::int64_t count) const {
-    double sum = 0;
-    for (std::int64_t i = 0; i < count; ++i) sum = rounded(DataType::f32, sum + x[i] * y[i]);
-    return sum;
+  // sums[i] += factor x[i], each sum rounded to f32.
+  static void add_scaled(double* sums, double factor, const double* x, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i)
+      sums[i] = rounded(DataType::f32, sums[i] + factor * x[i]);
+  }
+  // Of x, with `count` elements, and a table's row of each key. `n`: the index of keys in `at`. Of
+  // eight keys at once, as a sum waits for its rounding.
+  static std::vector<double> dots(const double* x, std::int64_t count, Table& table, Index at,
+                                  std::size_t n, const Interval& keys) {
+    constexpr std::int64_t kAtOnce = 8;
+    std::vector<double> result;
+    for (std::int64_t first = keys.first; first < keys.end; first += kAtOnce) {
+      const double* rows[kAtOnce];
+      for (std::int64_t j = 0; j < kAtOnce; ++j) {
+        at[n] = std::min(first + j, keys.end - 1);
+        rows[j] = table.row(at);
+      }
+      double sums[kAtOnce] = {};
+      for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t j = 0; j < kAtOnce; ++j)
+          sums[j] = rounded(DataType::f32, sums[j] + x[i] * rows[j][i]);
+      result.insert(result.end(), sums, sums + std::min(kAtOnce, keys.end - first));
+    }
+    return result;
   }
   template <class A>
   Interval seen_in_sequence(const A& a, std::int64_t row) const {
@@ -103,9 +123,10 @@ class Attention : KernelStatements {
     Index result = at;
     result[0] += split * spec_.extent[0];
     double largest = kNothing, total = 0;
+    const std::vector<double> products = dots(q_.row(at), spec_.extent[A::d], k_, at, A::n, keys);
     for (std::int64_t n = keys.first; n < keys.end; ++n) {
       at[A::n] = n;
-      const double sum = dot(q_.row(at), k_.row(at), spec_.extent[A::d]);
+      const double sum = products[static_cast<std::size_t>(n - keys.first)];
       accumulator_[0] = sum;
       const bool hidden = !a.mask.statements.empty() && operand(a.mask, at, v) == 0;
       weights.push_back(hidden                                  ? kNothing
@@ -162,14 +183,14 @@ class Attention : KernelStatements {
                              ? std::ldexp(1.0, 5 - std::ilogb(largest_weight))
                              : 1;
     for (double& w : weights) w = round_to(a.v.type, w * power) / power;
+    std::vector<double> sums(static_cast<std::size_t>(spec_.extent[A::e]));
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      at[A::n] = begin + static_cast<std::int64_t>(i);
+      if (weights[i] != 0 || !a.zero_dominates)
+        add_scaled(sums.data(), weights[i], v_.row(at), spec_.extent[A::e]);
+    }
     for_indices(at, A::e, A::e + 1, std::function<void()>([&] {
-                  double sum = 0;
-                  for (std::size_t i = 0; i < weights.size(); ++i) {
-                    at[A::n] = begin + static_cast<std::int64_t>(i);
-                    if (weights[i] != 0 || !a.zero_dominates)
-                      sum = rounded(DataType::f32, sum + weights[i] * v_.row(at)[at[A::e]]);
-                  }
-                  accumulator_[0] = sum;
+                  accumulator_[0] = sums[static_cast<std::size_t>(at[A::e])];
                   result[A::e] = at[A::e];
                   compute(spec_.body, result, v, [](auto&) { return true; });
                 }));
@@ -191,9 +212,7 @@ class Attention : KernelStatements {
     const bool hides_pairs = a.band.left || a.band.right || a.band.padding || a.length_q >= 0 ||
                              a.length_kv >= 0 || a.sequences.count > 0;
     const auto add = [&](double* sums, double factor, const double* x, std::int64_t count) {
-      if (hides_pairs && factor == 0) return;
-      for (std::int64_t i = 0; i < count; ++i)
-        sums[i] = rounded(DataType::f32, sums[i] + factor * x[i]);
+      if (!hides_pairs || factor != 0) add_scaled(sums, factor, x, count);
     };
     const BiasGradient bias = bias_gradient_of(spec_);
     const auto put_bias = [&](double x) {
@@ -219,13 +238,16 @@ class Attention : KernelStatements {
           const bool row_seen =
               a.totals() ? total != 0 : largest != -std::numeric_limits<double>::infinity();
           const double delta = a.delta < 0 || !row_seen ? 0 : of_entry(a.delta, at);
+          const std::vector<double> qk = dots(q.row(at), spec_.extent[A::d], k, at, A::n, keys),
+                                    d_o_v = dots(d_o.row(at), spec_.extent[A::e], values, at, A::n,
+                                                 keys);
           for (std::int64_t n = keys.first; n < keys.end; ++n) {
             at[A::n] = n;
+            const auto key = static_cast<std::size_t>(n - keys.first);
             const bool hidden = !row_seen && hides_pairs;
             if (hidden) put_bias(0);
             if (hidden || (!a.mask.statements.empty() && operand(a.mask, at, v) == 0)) continue;
-            const double sum =
-                rounded(DataType::f32, dot(q.row(at), k.row(at), spec_.extent[A::d]) * a.scale);
+            const double sum = rounded(DataType::f32, qk[key] * a.scale);
             accumulator_[0] = sum;
             const double score = a.score.statements.empty() ? sum : operand(a.score, at, v),
                          probability =
@@ -235,9 +257,7 @@ class Attention : KernelStatements {
               accumulator_[0] = x;
               return body.statements.empty() ? x : operand(body, at, v);
             };
-            const double dp = made(a.rounded_dp,
-                                   dot(d_o.row(at), values.row(at), spec_.extent[A::e])),
-                         weight = made(a.weight, probability),
+            const double dp = made(a.rounded_dp, d_o_v[key]), weight = made(a.weight, probability),
                          ds = made(a.rounded_ds, probability * (made(a.weight, dp) - delta));
             put_bias(ds);
             accumulator_[0] = sum, accumulator_[1] = ds;
