@@ -3,6 +3,7 @@
 #include "sinter/device/core/hopper.cuh"
 #include "sinter/device/family/attention_forward_rows.cuh"
 #include "sinter/device/family/attention_forward_tiles.cuh"
+#include "sinter/device/family/attention_key_walk.cuh"
 #include "sinter/device/family/attention_store_lines.cuh"
 #include "sinter/device/family/contraction_epilogue.cuh"
 
@@ -18,33 +19,31 @@ struct OwnColumns {
 
 // Some columns of one row's results again, by a warp, without the products whose weight is zero.
 // `hidden`: with the columns that the row does not see; then `largest` is a score and no sum.
+// `tile_row`: the first row of its tile, whose tiles of keys are those of its part.
 template <class S, class Q, class K, class V, class Bounds, class Score, class Weight, int strips,
           class Args>
 SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int entry,
-                                 const KeyTiles& keys, const BandOf<S, Bounds>& band, int row,
-                                 float largest, float reciprocal, bool hidden, int first,
+                                 const KeyTiles& keys, const BandOf<S, Bounds>& band, int tile_row,
+                                 int row, float largest, float reciprocal, bool hidden, int first,
                                  float (&out)[strips]) {
   const WorthOfSums<Score> worth(args, c);
   const float scale = worth.powers_of_two().of(largest);
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
   for (int j = 0; j < strips; ++j) out[j] = 0;
+  const typename S::F::Coord head = c;
   S::F::set_m(c, row);
   typename S::P::Coord at;
   S::P::set_batch(at, entry);
   const float shift = largest == minus_infinity() ? 0.0f : largest * scale;
   const auto score_of_head = Score::of_head(args, c);
   const auto weight_of_head = Weight::of_head(args, c);
-  int begin = band.first_column + keys.begin * S::tile_k,
-      end = band.first_column + keys.end * S::tile_k;
-  if (hidden) begin = band.first_column, end = band.columns;
-#pragma unroll 1
-  for (int n = begin; n < end; ++n) {
+  const auto take = [&](int n) {
     const bool seen = n >= band.first(row) && n < band.end(row);
-    if (!seen && !hidden) continue;
+    if (!seen && !hidden) return;
     S::F::set_n(c, n);
     if constexpr (MasksTiles<Bounds>)
-      if (!Bounds::sees(args, c)) continue;
+      if (!Bounds::sees(args, c)) return;
     float sum = 0;
 #pragma unroll 1
     for (int d = lane; d < S::depth; d += 32) {
@@ -67,7 +66,7 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
     else if constexpr (!Weight::plain)
       weight = Weight::element(args, c, weight_of_head, weight);
     if constexpr (S::walks_twice) weight = S::WeightNumber::encode(weight).decode();
-    if (weight == 0.0f) continue;
+    if (weight == 0.0f) return;
     S::P::set_k(at, n);
 #pragma unroll
     for (int j = 0; j < strips; ++j) {
@@ -75,7 +74,22 @@ SINTER_DEVICE void recompute_row(const Args& args, typename S::F::Coord c, int e
       S::P::set_n(at, e < S::width ? e : 0);
       if (e < S::width) out[j] = math::fma(weight, V::element(args, at), out[j]);
     }
+  };
+  if constexpr (MasksTiles<Bounds> && S::splits > 1) {
+#pragma unroll 1
+    for (KeyWalk<S, Bounds> walk(args, head, tile_row, 0, keys.begin, keys.end, keys.part);
+         walk.more(); walk.next(args, head)) {
+      const int from = band.first_column + walk.n * S::tile_k, to = from + S::tile_k;
+#pragma unroll 1
+      for (int n = from; n < to && n < S::keys; ++n) take(n);
+    }
+    return;
   }
+  int begin = band.first_column + keys.begin * S::tile_k,
+      end = band.first_column + keys.end * S::tile_k;
+  if (hidden) begin = band.first_column, end = band.columns;
+#pragma unroll 1
+  for (int n = begin; n < end; ++n) take(n);
 }
 
 // The same of a row whose weights are all NaN, as its largest score or their sum is, until Weight's
@@ -392,8 +406,8 @@ SINTER_DEVICE void finish_tile(const Args& args, contraction::EpilogueTile& epil
           sum_nan_weights<S, V, Weight, Rows::zero_dominates>(args, c, tile.entry, m,
                                                               columns.first + from, results);
       } else {
-        recompute_row<S, Q, K, V, Bounds, Score, Weight>(args, c, tile.entry, keys, band, m,
-                                                         largest, reciprocal, hidden,
+        recompute_row<S, Q, K, V, Bounds, Score, Weight>(args, c, tile.entry, keys, band, tile.row,
+                                                         m, largest, reciprocal, hidden,
                                                          columns.first + from, results);
       }
 #pragma unroll

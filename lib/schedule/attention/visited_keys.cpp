@@ -49,6 +49,10 @@ bool visits_seen_tiles(const KernelSpec& spec, const DeviceModel& device) {
 
 namespace {
 
+// Where in a step the sample lies, so that a mask that repeats is not met at the same place of
+// each: multiples of the golden ratio, which fill the range evenly.
+double place_in_step(int sample) { return std::fmod(sample * 0.6180339887498949, 1.0); }
+
 template <class A>
 double visited_share(const KernelSpec& spec, const A& a, const Body& mask, int query, int key) {
   if (mask.statements.empty() || is_block_mask(mask)) return 1;
@@ -60,16 +64,19 @@ double visited_share(const KernelSpec& spec, const A& a, const Body& mask, int q
                samples = std::min<double>(tiles, kSamples);
   double all = 0, visited = 0;
   for (int i = 0; i < samples; ++i) {
-    const double first = std::floor((i + 0.5) / samples * tiles) * kTile,
+    const double first = std::floor((i + place_in_step(i)) / samples * tiles) * kTile,
                  last = std::min(rows, first + kTile) - 1,
                  begin = a.band.left ? first + shift - static_cast<double>(*a.band.left) + 1 : 0,
                  end = a.band.right ? last + shift + static_cast<double>(*a.band.right) + 1 : keys;
     const double from = std::floor(std::max(begin, 0.0) / kTile) * kTile, to = std::min(end, keys),
                  step = std::ceil(std::max(to - from, 1.0) / kTile / kMostTiles) * kTile;
     for (double n = from; n < to; n += step) {
+      const double in_step =
+                       std::floor(place_in_step(static_cast<int>(all)) * step / kTile) * kTile,
+                   at = n + in_step < to ? n + in_step : n;
       ++all;
       visited +=
-          seen_pairs(spec, mask, query, {first, last}, key, {n, std::min(keys, n + kTile) - 1})
+          seen_pairs(spec, mask, query, {first, last}, key, {at, std::min(keys, at + kTile) - 1})
               .some;
     }
   }

@@ -73,11 +73,7 @@ double bytes_of(const KernelSpec& spec, const ImageRowsConfig& e) {
 // by one.
 bool leaves_in_runs(const KernelSpec& spec, const ImageRowsConfig& e) {
   const int n = spec.contraction().first_n();
-  for (const Statement& s : spec.body.statements)
-    if (is_load(s))
-      if (const auto kind = e.packing.ports[static_cast<std::size_t>(s.port)].kind;
-          kind != PortPack::Kind::pack && kind != PortPack::Kind::same)
-        return false;
+  if (loads_apart(spec, e.packing)) return false;
   return spec.ports[static_cast<std::size_t>(e.stored_rows)].access.stride[n - 1] == spec.extent[n];
 }
 
@@ -273,7 +269,7 @@ double estimate(const KernelSpec& spec, const ImageRowsConfig& e, double all, bo
   constexpr double kBusy = 1.3, kRowOfBlock = 150;
   // (On an H100, where memory takes 1.3 times as long: 20 channels of 96 x 96, 20 filters 23.7 us,
   // 10.2 without this; 12 of 128 x 128 20.3 and 11.2; 3 of 224 x 224, 21 filters 54.2 and 29.8.)
-  const double apart = odd ? 1.6 : 1;
+  const double apart = odd && e.stored_rows >= 0 ? 1.6 : 1;
   // Of channels that are pieces, 3 x 3, 64 x 112 x 112 on an H200, us, by joined pixels or loaded
   // for each tap, here, estimated without this: 8 to 8 47.4, 17.6, 15.2; 16 to 16 46.6, 28.7, 19.5;
   // 24 to 24 66.5, 39.3, 28.8; 32 to 32 70.0, 48.4, 37.0; 32 to 64 74.7, 82.2, 56.3; 16 to 32 of
@@ -341,6 +337,7 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
       e.stored_together = 1;
     }
     if (e.stored_together != (odd ? 1 : 8)) return {};
+    if (all_filters % e.tile.n != 0 && loads_apart(spec, e.packing)) return {};
   }
   e.result.reset();
   e.wide_index = needs_wide_index(spec);

@@ -31,6 +31,14 @@ bool lies_in_rows(const KernelSpec& spec, const KernelPort& p, int together,
 
 }  // namespace
 
+bool loads_apart(const KernelSpec& spec, const Packing& packing) {
+  return std::ranges::any_of(spec.body.statements, [&](const Statement& s) {
+    if (!is_load(s)) return false;
+    const PortPack::Kind kind = packing.ports[static_cast<std::size_t>(s.port)].kind;
+    return kind != PortPack::Kind::pack && kind != PortPack::Kind::same;
+  });
+}
+
 void store_as_summed(const KernelSpec& spec, WarpgroupConfig& e, StoredTiles tiles) {
   const ContractionSpec& c = spec.contraction();
   constexpr std::size_t kMostSources = 2;

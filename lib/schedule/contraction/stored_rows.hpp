@@ -11,6 +11,9 @@ struct StoredTiles {
   bool in_pieces = false, odd_too = true, rows_exist = true, bytes_too = false;
 };
 
+// Whether the epilogue reads what no pack holds: element by element, also past the last column
+// where tiles reach further.
+bool loads_apart(const KernelSpec& spec, const Packing& packing);
 // Fills in the port of the one result, and of what is read in the same way, where it may leave as
 // it is summed.
 void store_as_summed(const KernelSpec& spec, WarpgroupConfig& engine, StoredTiles tiles);

@@ -147,12 +147,9 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   for (int i : e.row_sources)
     if (e.packing.ports[static_cast<std::size_t>(i)].kind != PortPack::Kind::pack)
       e.stored_rows = -1;
-  if (e.stored_together == 1)  // columns are read one by one
-    for (const auto& statement : o.spec.body.statements)
-      if (is_load(statement))
-        if (const auto kind = e.packing.ports[static_cast<std::size_t>(statement.port)].kind;
-            kind != PortPack::Kind::pack && kind != PortPack::Kind::same)
-          e.stored_rows = -1;
+  // Where columns are read one by one, or past the last of the result.
+  if ((e.stored_together == 1 || std::fmod(p.columns, t.n) != 0) && loads_apart(o.spec, e.packing))
+    e.stored_rows = -1;
   if (e.stored_rows < 0 || t.n % kStoredBox != 0) e.result.reset();
   // One consumer's epilogue runs beside the other's products: with that many steps of k it ends
   // first also where a lane moves one pack at a time, which takes a twelfth less to compile.

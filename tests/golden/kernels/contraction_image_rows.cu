@@ -35,7 +35,7 @@ struct Config {
   static constexpr int band = 8;
   static constexpr int shared_bytes = 49663;
   using Number = sinter::bf16;
-  using ImageRows = sinter::contraction::ImageRows<3, 672, 224, 672,
+  using ImageRows = sinter::contraction::ImageRows<2, 3, 672, 224, 672,
       sinter::contraction::SeenPixels<-3, 2, 7>, sinter::contraction::SeenPixels<-3, 2, 7>>;
   struct ImageAccess : sinter::Strided {
     using Stride = sinter::Dims<150528, 0, 0, 0, 0, 0, 1>;
@@ -118,6 +118,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_contraction_07f8c85c(const __grid_constant__ Args args) {
+void sinter_contraction_ec99ad66(const __grid_constant__ Args args) {
   sinter::contraction::run_image_rows<Config, Image, ElementB, Body>(args);
 }
