@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "lower/op_kinds.hpp"
 #include "plan/access.hpp"
@@ -145,12 +146,15 @@ double stored_channels_first(const KernelSpec& spec, double us, bool groups) {
   return groups ? us * kChannelsFirst : us;
 }
 
+// `said`: why others of the kernels are there.
 void say_why(const std::vector<KernelSpec>& kernels, const WrittenFirst& text, double us,
-             double whole, const FusionState& state, std::vector<PlanCut>& cuts) {
+             double whole, const FusionState& state, std::vector<PlanCut>& cuts,
+             std::vector<PlanCut> said = {}) {
   for (const KernelSpec& kernel : kernels) {
     if (&kernel == &product_of(kernels)) continue;
     const auto written = std::find_if(kernel.ports.begin(), kernel.ports.end(),
                                       [](const KernelPort& p) { return p.written; });
+    if (std::ranges::find(said, written->name, &PlanCut::tensor) != said.end()) continue;
     cuts.push_back({"contraction",
                     state.graph().label(state.node(contraction_of(state, product_of(kernels)))),
                     written->name,
@@ -160,6 +164,7 @@ void say_why(const std::vector<KernelSpec>& kernels, const WrittenFirst& text, d
                     {},
                     std::string(reads_input(kernel, state) ? kRearrange : text.fix)});
   }
+  std::ranges::move(said, std::back_inserter(cuts));
 }
 
 // Depthwise convolutions, channels first, that run faster once their channels lie together. Empty
@@ -217,18 +222,20 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
     WrittenFirst text;
     std::vector<KernelSpec> kernels;
     Temporaries temporaries{0};
+    std::vector<PlanCut> said = {};
   } best;
   for (const Rearrangement& r : rearrangements()) {
     if (anyway && !best.kernels.empty()) break;
     if ((matmul && !r.matmuls) || (in_lines && r.again) || (!r.always && by_wgmma(spec))) continue;
     Temporaries tried = temporaries;
     std::vector<KernelSpec> kernels;
+    std::vector<PlanCut> said;
     double us = 0;
     for (int way = 0; way < r.ways; ++way) {
       Temporaries with = temporaries;
       std::vector<KernelSpec> made = r.make(spec, way, with);
+      std::vector<PlanCut> reasons;
       if (r.again && !made.empty() && spec.contraction().batch == 0 && (first || !anyway)) {
-        std::vector<PlanCut> reasons;
         std::vector<KernelSpec> again = rearranged(product_of(made), state, true, with, reasons);
         if (!again.empty()) made = with_product(std::move(made), std::move(again));
       }
@@ -241,16 +248,17 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
       us = takes;
       tried = std::move(with);
       kernels = std::move(made);
+      said = std::move(reasons);
     }
     if (kernels.empty()) continue;
     if (!whole) whole = choose_depth_parts(spec, state.context()).microseconds;
     const bool leaves_mma =
         by_mma && r.of_mma > 1 && choose_depth_parts(product_of(kernels), state.context()).by_wgmma;
     if (us >= *whole * (leaves_mma ? r.of_mma : r.narrow ? kOfGroups : 1) && !anyway) continue;
-    if (us < best.us) best = {us, r.text, std::move(kernels), std::move(tried)};
+    if (us < best.us) best = {us, r.text, std::move(kernels), std::move(tried), std::move(said)};
   }
   if (best.kernels.empty()) return {};
-  say_why(best.kernels, best.text, best.us, *whole, state, cuts);
+  say_why(best.kernels, best.text, best.us, *whole, state, cuts, std::move(best.said));
   temporaries = std::move(best.temporaries);
   return std::move(best.kernels);
 }
