@@ -31,7 +31,8 @@ struct ImageRowsPlan {
   ImageRowsConfig engine;
 };
 
-// Forward convolutions of numbers of 16 or 8 bits over up to three dims; nothing for others.
+// Forward convolutions of numbers of 16 or 8 bits, or of tf32, over up to three dims; nothing for
+// others.
 std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& spec, const DeviceModel& device);
 // As a kernel that was decided for another number of images.
 std::optional<ImageRowsPlan> schedule_as(const ImageRowsConfig& decided, const KernelSpec& spec,

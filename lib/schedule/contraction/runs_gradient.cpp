@@ -233,13 +233,13 @@ class RunsGradientSearch {
   }
 
   // A product of 16 pixels takes as many clocks of an SM as it has columns, at least 55, and all is
-  // shorter than that by `kLonger`: fitted to what is in tools/benchmarks/decisions/depthwise.md,
-  // which is estimated 0.93 to 1.09 times as long. Those of a row, of a block and of what it stores
-  // are guesses; the wait is as long as leaves 7 x 7 of 4 channels, in one block an SM, faster than
-  // by wgmma (74 us and 84).
+  // shorter than that by `kOverestimated`: fitted to what is in
+  // tools/benchmarks/decisions/depthwise.md, which is estimated 0.93 to 1.09 times as long. Those
+  // of a row, of a block and of what it stores are guesses; the wait is as long as leaves 7 x 7 of
+  // 4 channels, in one block an SM, faster than by wgmma (74 us and 84).
   double estimate(std::int64_t filters, std::int64_t depth, int stages, std::int64_t stage,
                   std::int64_t group, double most) const {
-    constexpr double kLonger = 1.2, kProduct = 55, kRow = 150, kWait = 60, kBegin = 3000,
+    constexpr double kOverestimated = 1.2, kProduct = 55, kRow = 150, kWait = 60, kBegin = 3000,
                      kStore = 60;
     const double products = static_cast<double>(products_), columns = static_cast<double>(filters),
                  steps = static_cast<double>(depth / kPixelsOfStep),
@@ -259,7 +259,7 @@ class RunsGradientSearch {
                  // SMs that have a thread block less than others rest.
         each = blocks / device_.sms, unlike = std::ceil(each) / each,
                  waited = memory_ * unlike * std::max(1.0, kFlightOfSm / flight);
-    return overlapped(waited, issued) / kLonger;
+    return overlapped(waited, issued) / kOverestimated;
   }
 };
 

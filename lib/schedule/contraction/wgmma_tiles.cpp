@@ -237,7 +237,7 @@ class TileEstimate {
     // parts, in 64 x 224 46.2.)
     constexpr double kEpilogueRuns = 900, kEpilogueParts = 1800;
     constexpr double kEpilogueComputes = 400;  // more than sums, where they lie
-    constexpr int kPack = 8;                   // results of 16 bits that a thread stores at once
+    constexpr int kPack = 8;  // results of 16 or 8 bits that a thread stores at once
     const bool slow = mmas_of_consumer(t) > 1 || has_little_room(t);
     const double read = !p.reads ? 0 : slow ? kEpilogueReadSlow : kEpilogueRead;
     // Of narrow tiles no gain was seen, but where epilogue tiles leave element by element.
