@@ -336,8 +336,7 @@ TEST_CASE("filter gradients of tf32 and 8 bits read copies in which images lie t
       // A pixel's images are the fastest index of k.
       CHECK(planned(*g.g).kernels[2].extent.back() == 128);
     }
-  // Of few images, those of neighbouring pixels; where they fill no 16 bytes each pixel's end a
-  // line.
+  // Of few images, those of neighbouring pixels; of numbers that fill no 16 bytes, of each alone.
   for (const std::int64_t images : {12, 14}) {
     const Dims few{images, 128, 56, 56};
     Images g{.options = {.io = f32, .compute = tf32}};
