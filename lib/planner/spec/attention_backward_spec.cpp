@@ -320,11 +320,11 @@ std::optional<KernelSpec> attention_backward_spec(const FusionState& state,
   // As a part of the score, too, it saves nothing but tiles, and looking for these costs orders of
   // their walk, and parts, which few tiles of keys need to fill the device. (Neither number is
   // measured.)
-  constexpr double kMostVisited = 0.9, kLeastOfDevice = 0.75, kTile = 128;
+  constexpr double kMostVisited = 0.9, kLeastOfDevice = 0.75;
   const bool apart = attention.unmasked == attention.scaled && to.scale > 0 && !wanted(r, kDBias) &&
                      v[2] > kFewKeysUnderMask && masks_pairs(type, q[3], v[3], state.device());
   const double tiles =
-      std::ceil(static_cast<double>(v[2]) / kTile) * static_cast<double>(v[0] * v[1]);
+      std::ceil(static_cast<double>(v[2]) / kMaskBlock) * static_cast<double>(v[0] * v[1]);
   if (!has_blocks && attention.mask.condition >= 0 &&
       (apart || tiles >= kLeastOfDevice * state.device().sms) &&
       computes(state, attention.nodes, attention.mask.condition)) {

@@ -49,6 +49,10 @@ bool visits_seen_tiles(const KernelSpec& spec, const DeviceModel& device) {
 
 namespace {
 
+// Tiles of queries or keys, and how many of a line are looked at.
+constexpr double kMaskTile = kMaskBlock;
+constexpr int kMostSampled = 64;
+
 // Where in a step the sample lies, so that a mask that repeats is not met at the same place of
 // each: multiples of the golden ratio, which fill the range evenly.
 double place_in_step(int sample) { return std::fmod(sample * 0.6180339887498949, 1.0); }
@@ -56,28 +60,28 @@ double place_in_step(int sample) { return std::fmod(sample * 0.6180339887498949,
 template <class A>
 double visited_share(const KernelSpec& spec, const A& a, const Body& mask, int query, int key) {
   if (mask.statements.empty() || is_block_mask(mask)) return 1;
-  constexpr int kSamples = 16, kMostTiles = 64;
-  constexpr double kTile = kMaskBlock;
+  constexpr int kSamples = 16;
   const auto rows = static_cast<double>(spec.extent[query]),
              keys = static_cast<double>(spec.extent[key]);
-  const double shift = a.band.bottom_right ? keys - rows : 0, tiles = std::ceil(rows / kTile),
+  const double shift = a.band.bottom_right ? keys - rows : 0, tiles = std::ceil(rows / kMaskTile),
                samples = std::min<double>(tiles, kSamples);
   double all = 0, visited = 0;
   for (int i = 0; i < samples; ++i) {
-    const double first = std::floor((i + place_in_step(i)) / samples * tiles) * kTile,
-                 last = std::min(rows, first + kTile) - 1,
+    const double first = std::floor((i + place_in_step(i)) / samples * tiles) * kMaskTile,
+                 last = std::min(rows, first + kMaskTile) - 1,
                  begin = a.band.left ? first + shift - static_cast<double>(*a.band.left) + 1 : 0,
                  end = a.band.right ? last + shift + static_cast<double>(*a.band.right) + 1 : keys;
-    const double from = std::floor(std::max(begin, 0.0) / kTile) * kTile, to = std::min(end, keys),
-                 step = std::ceil(std::max(to - from, 1.0) / kTile / kMostTiles) * kTile;
+    const double from = std::floor(std::max(begin, 0.0) / kMaskTile) * kMaskTile,
+                 to = std::min(end, keys),
+                 step = std::ceil(std::max(to - from, 1.0) / kMaskTile / kMostSampled) * kMaskTile;
     for (double n = from; n < to; n += step) {
-      const double in_step =
-                       std::floor(place_in_step(static_cast<int>(all)) * step / kTile) * kTile,
+      const double in_step = std::floor(place_in_step(static_cast<int>(all)) * step / kMaskTile) *
+                             kMaskTile,
                    at = n + in_step < to ? n + in_step : n;
       ++all;
-      visited +=
-          seen_pairs(spec, mask, query, {first, last}, key, {at, std::min(keys, at + kTile) - 1})
-              .some;
+      visited += seen_pairs(spec, mask, query, {first, last}, key,
+                            {at, std::min(keys, at + kMaskTile) - 1})
+                     .some;
     }
   }
   return all > 0 ? visited / all : 1;
@@ -96,11 +100,9 @@ double seen_by_some(const KernelSpec& spec) {
   using A = AttentionSpec;
   const A& a = spec.attention();
   if (a.mask.statements.empty() || is_block_mask(a.mask)) return 1;
-  constexpr int kMostTiles = 64;
-  constexpr double kTile = kMaskBlock;
   const auto rows = static_cast<double>(spec.extent[A::query]),
              keys = static_cast<double>(spec.extent[A::n]);
-  const double step = std::ceil(keys / kTile / kMostTiles) * kTile,
+  const double step = std::ceil(keys / kMaskTile / kMostSampled) * kMaskTile,
                shift = a.band.bottom_right ? keys - rows : 0,
                begin =
                    a.band.left ? std::max(0.0, shift - static_cast<double>(*a.band.left) + 1) : 0,
@@ -121,23 +123,22 @@ double longest_walk(const KernelSpec& spec) {
   using B = AttentionBackwardSpec;
   const B& a = spec.attention_backward();
   if (a.mask.statements.empty() || is_block_mask(a.mask)) return 1;
-  constexpr int kSamples = 16, kMostTiles = 64;
-  constexpr double kTile = kMaskBlock;
+  constexpr int kSamples = 16;
   const auto rows = static_cast<double>(spec.extent[B::m]),
              keys = static_cast<double>(spec.extent[B::n]);
   const double shift = a.band.bottom_right ? keys - rows : 0,
-               last_tile = std::ceil(keys / kTile) - 1,
+               last_tile = std::ceil(keys / kMaskTile) - 1,
                samples = std::min<double>(last_tile, kSamples),
-               step = std::ceil(rows / kTile / kMostTiles) * kTile;
+               step = std::ceil(rows / kMaskTile / kMostSampled) * kMaskTile;
   double longest = 0;
   for (int i = 0; i <= samples; ++i) {
-    const double first = samples > 0 ? std::floor(i / samples * last_tile) * kTile : 0,
-                 last = std::min(keys, first + kTile) - 1,
+    const double first = samples > 0 ? std::floor(i / samples * last_tile) * kMaskTile : 0,
+                 last = std::min(keys, first + kMaskTile) - 1,
                  begin = a.band.right ? first - shift - static_cast<double>(*a.band.right) : 0,
                  end = a.band.left ? last - shift + static_cast<double>(*a.band.left) : rows;
     double visited = 0;
-    for (double m = std::floor(std::max(begin, 0.0) / kTile) * kTile; m < std::min(end, rows);
-         m += step) {
+    for (double m = std::floor(std::max(begin, 0.0) / kMaskTile) * kMaskTile;
+         m < std::min(end, rows); m += step) {
       const double size = std::min(rows, m + step) - m;
       if (seen_pairs(spec, a.mask, B::m, {m, m + size - 1}, B::n, {first, last}).some)
         visited += size;

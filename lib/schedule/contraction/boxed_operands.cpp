@@ -3,6 +3,7 @@
 
 #include "plan/access.hpp"
 #include "plan/tma_limits.hpp"
+#include "schedule/contraction/held_type.hpp"
 #include "schedule/contraction/wgmma.hpp"
 
 namespace sinter {
@@ -10,8 +11,7 @@ namespace {
 
 // Whether no sum of so many products of integers leaves 32 bits.
 bool sums_fit(DataType a, DataType b, std::int64_t depth) {
-  const auto largest = [](DataType t) { return std::max(-info(t).lowest, info(t).largest); };
-  return static_cast<double>(depth) * largest(a) * largest(b) < 0x1p31;
+  return static_cast<double>(depth) * largest_of(a) * largest_of(b) < 0x1p31;
 }
 
 // Whether a value of the body is the same wherever it stands along the index.

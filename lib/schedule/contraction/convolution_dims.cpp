@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "plan/access.hpp"
+#include "schedule/contraction/held_type.hpp"
 
 namespace sinter {
 namespace {
@@ -58,9 +59,8 @@ bool is_plain_product(const ContractionSpec& c) {
 bool sums_as_right_in_f32(const KernelSpec& spec, DataType a, DataType b) {
   const ContractionSpec& c = spec.contraction();
   if (is_floating(a) || is_floating(b)) return c.accumulate == DataType::f32;
-  const auto largest = [](DataType t) { return std::max(-info(t).lowest, info(t).largest); };
-  return static_cast<double>(count(spec.extent, c.first_k(), spec.extent.size())) * largest(a) *
-             largest(b) <=
+  return static_cast<double>(count(spec.extent, c.first_k(), spec.extent.size())) * largest_of(a) *
+             largest_of(b) <=
          0x1p24;
 }
 

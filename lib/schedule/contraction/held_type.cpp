@@ -1,5 +1,6 @@
 #include "schedule/contraction/held_type.hpp"
 
+#include <algorithm>
 #include <limits>
 
 namespace sinter {
@@ -59,6 +60,8 @@ bool holds_type(DataType to, DataType from) {
   return t.precision >= f.precision && t.largest >= f.largest &&
          t.min_exponent - t.precision <= f.min_exponent - f.precision;
 }
+
+double largest_of(DataType type) { return std::max(-info(type).lowest, info(type).largest); }
 
 DataType held_type(const KernelSpec& spec, const Body& body) {
   return held_by(spec, body, static_cast<int>(body.statements.size()) - 1);

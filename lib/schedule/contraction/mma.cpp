@@ -39,9 +39,8 @@ struct Factors {
   explicit Factors(const KernelSpec& spec)
       : a(operand_type(spec, spec.contraction().a())),
         b(operand_type(spec, spec.contraction().b())) {
-    const auto largest = [](DataType t) { return std::max(-info(t).lowest, info(t).largest); };
     integers = !is_floating(a) && !is_floating(b);
-    largest_product = largest(a) * largest(b);
+    largest_product = largest_of(a) * largest_of(b);
     const int end = spec.extent.size();
     depth = static_cast<double>(count(spec.extent, end - spec.contraction().k(), end));
   }

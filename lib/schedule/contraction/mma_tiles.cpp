@@ -159,9 +159,7 @@ std::optional<MmaTile> choose_tile(const MmaWork& w, double most_code, const Dev
     const int sums = held_sums(w, t);
     if (!w.light && sums > 64) continue;
     t.stages = 4 - registers;
-    // (Filter gradient of 64 x 256 x 56 x 56, 64 of 1 x 1, in tf32 in 128 parts on an H200: in
-    // tiles of 64 x 128 88.2 us, of 64 x 256 78.3, in 3 stages of twice the depth 70.2.)
-    if (t.m + t.n == 64 + 256) {
+    if (is_long(t)) {
       if (w.bytes != 4 || registers > 0) continue;
       t.line = 128, t.stages = 3;
     }
