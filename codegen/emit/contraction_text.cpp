@@ -76,15 +76,9 @@ void print_epilogue(TextWriter& out, const BodyText& body) {
   out.close("};");
 }
 
-std::string counted_products(const KernelSpec& spec) {
-  const ContractionSpec& c = spec.contraction();
-  if (c.zero_dominates == ZeroOf::neither) return {};
-  return c.marked_zeros ? "UnlessMarked" : "UnlessZero";
-}
-
-void print_retaken(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                   std::string_view counted) {
-  if (counted.empty()) return;
+void print_recomputed(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                      const CountedProducts& counted) {
+  if (counted.which == CountedProducts::Which::none) return;
   const ContractionSpec& c = spec.contraction();
   print_operand(out, BodyText(spec, names, c.a().body, nullptr), "ElementA");
   print_operand(out, BodyText(spec, names, c.b().body, nullptr), "ElementB");
@@ -92,28 +86,37 @@ void print_retaken(TextWriter& out, const KernelSpec& spec, const KernelNames& n
 
 namespace {
 
-// The result's rows lie one behind another.
-bool lies_packed(const KernelSpec& spec, const KernelPort& p) {
-  const ContractionSpec& c = spec.contraction();
-  std::int64_t row = spec.extent[c.first_k() - 1];
-  for (int i = c.first_n() - 1; i >= c.first_m(); --i) {
-    if (spec.extent[i] > 1 && p.access.stride[i] != row) return false;
-    row *= spec.extent[i];
+std::string spelled(const CountedProducts& counted) {
+  using Which = CountedProducts::Which;
+  switch (counted.which) {
+    case Which::none:
+      return {};
+    case Which::unless_zero:
+      return "UnlessZero";
+    case Which::unless_marked:
+      return "UnlessMarked";
+    case Which::every:
+      return "EveryProduct";
+    case Which::where_results_are:
+      break;
   }
-  return true;
+  std::string bounds;
+  for (const ResultBound& b : counted.bounds)
+    bounds += fmt::format("{}sinter::contraction::Bound<{}, {}>", bounds.empty() ? "" : ", ", b.end,
+                          dims_type(b.coefficient));
+  return fmt::format("WhereResultsAre<{}>", bounds);
 }
 
 // Where results are stored, and what differs from row to row is read, in whole rows.
 void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                const WarpgroupConfig& engine, bool rows_exist) {
+                const WarpgroupConfig& engine) {
   const auto result = static_cast<std::size_t>(engine.stored_rows);
   if (!engine.result) {
     out.line("static constexpr bool stores_rows = true;");
     out.line("static constexpr int sources = {};", engine.row_sources.size());
     if (engine.stored_together == 1) {
       out.line("static constexpr bool odd_rows = true;");
-      out.line("static constexpr bool packed_rows = {};",
-               rows_exist && lies_packed(spec, spec.ports[result]));
+      out.line("static constexpr bool packed_rows = {};", engine.packed_rows);
     } else if (engine.stored_together != 8) {
       out.line("static constexpr int piece = {};", engine.stored_together);
     }
@@ -161,19 +164,6 @@ void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& name
   }
 }
 
-// Whether the live statements store a sum, and do nothing else.
-bool stores_sum(const BodyText& body, const std::vector<bool>& live) {
-  for (int i = 0; i < body.size(); ++i) {
-    if (!live[static_cast<std::size_t>(i)]) continue;
-    const Statement& s = body.statement(i);
-    if (s.kind == StatementKind::store
-            ? body.statement(s.args[0]).kind != StatementKind::accumulator || s.gather >= 0
-            : s.kind != StatementKind::accumulator)
-      return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 // The epilogue of a contraction where a thread holds packs of neighbours.
@@ -185,9 +175,9 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
   out.open("struct Body {{");
   out.line("using Reductions = sinter::Reductions<{}>;",
            fmt::join(names.column.begin(), names.column.end(), ", "));
-  if (!epilogue.counted.empty())
-    out.line("using Retaken = sinter::contraction::Retaken<sinter::contraction::{}, {}>;",
-             epilogue.counted,
+  if (epilogue.counted && epilogue.counted->which != CountedProducts::Which::none)
+    out.line("using Recomputed = sinter::contraction::Recomputed<sinter::contraction::{}, {}>;",
+             spelled(*epilogue.counted),
              spec.contraction().zero_dominates == ZeroOf::b ? "ElementB, ElementA"
                                                             : "ElementA, ElementB");
   out.line("template <int width>");
@@ -220,10 +210,10 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
                 engine->stored_together == 1 ? "contraction::ColumnsOf<Config>::fetch" : "fetch",
                 "", columns, "fetch_columns");
     out.line("static constexpr bool reads_columns = {};", !columns.empty());
-    const DataType stored = spec.ports[static_cast<std::size_t>(engine->stored_rows)].type;
-    if (stores_sum(body, live) && info(stored).bytes == 2)
-      out.line("using StoredSum = {};", storage_type(stored));
-    print_rows(out, spec, names, *engine, epilogue.rows_exist);
+    if (engine->stores_sums)
+      out.line("using StoredSum = {};",
+               storage_type(spec.ports[static_cast<std::size_t>(engine->stored_rows)].type));
+    print_rows(out, spec, names, *engine);
   }
   out.close("};");
 }

@@ -37,18 +37,14 @@ void print_value(TextWriter& out, const BodyText& body, int statement, std::stri
 void print_epilogue(TextWriter& out, const BodyText& body);
 
 // Elements of both operands, for sums that tensor cores cannot take; nothing where there are none.
-// `counted`: which of their products count.
-void print_retaken(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                   std::string_view counted);
-// Those that a zero of an operand leaves; empty where all sums are taken as they are.
-std::string counted_products(const KernelSpec& spec);
+void print_recomputed(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
+                      const CountedProducts& counted);
 
 // The epilogue where a thread holds packs of neighbours. `stored`: of engines on warpgroups, how
-// results leave; `rows_exist`: all of a tile's.
+// results leave.
 struct PackedEpilogue {
-  std::string counted;
+  const CountedProducts* counted = nullptr;
   const WarpgroupConfig* stored = nullptr;
-  bool rows_exist = true;
 };
 void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                            const BodyText& body, const PackedEpilogue& epilogue);

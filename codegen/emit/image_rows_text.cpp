@@ -48,17 +48,14 @@ class ImageRowsText : public ContractionText {
     out.line("    {}, {}{}>;", seen(e_.down), seen(e_.across), volume);
   }
   void print_structs(TextWriter& out) const override {
-    // Zeros of the filter meet pixels beside its taps.
-    const bool retaken = is_floating(spec_.ports[static_cast<std::size_t>(e_.image_port)].type);
-    std::string counted = retaken ? "EveryProduct" : "";
     print_fragment(out, kernel_, names_, body_);
     print_image(out, spec_, names_, e_);
-    if (retaken)
-      print_retaken(out, spec_, names_, counted);
+    if (e_.counted.which != CountedProducts::Which::none)
+      print_recomputed(out, spec_, names_, e_.counted);
     else
       print_operand(out, BodyText(spec_, names_, spec_.contraction().b().body, nullptr),
                     "ElementB");
-    print_packed_epilogue(out, spec_, names_, body_, {.counted = counted, .stored = &e_});
+    print_packed_epilogue(out, spec_, names_, body_, {.counted = &e_.counted, .stored = &e_});
   }
   std::string call() const override {
     return "sinter::contraction::run_image_rows<Config, Image, ElementB, Body>(args);";

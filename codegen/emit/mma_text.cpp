@@ -147,9 +147,8 @@ class MmaText : public ContractionText {
     print_fragment(out, kernel_, names_, body_);
     print_mma_operand(out, spec_, names_, a_, e_.a, e_.tile.held_steps, "OperandA");
     print_mma_operand(out, spec_, names_, b_, e_.b, e_.tile.held_steps, "OperandB");
-    const std::string counted = counted_products(spec_);
-    print_retaken(out, spec_, names_, counted);
-    print_packed_epilogue(out, spec_, names_, body_, {.counted = counted});
+    print_recomputed(out, spec_, names_, e_.counted);
+    print_packed_epilogue(out, spec_, names_, body_, {.counted = &e_.counted});
   }
   std::string_view cluster() const override {
     return e_.tile.split > 1 ? " SINTER_CLUSTER(Config::split)" : "";

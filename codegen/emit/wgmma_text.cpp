@@ -67,35 +67,6 @@ void print_operand_of_tiles(TextWriter& out, const KernelSpec& spec, const Wgmma
     print_window_operand(out, spec, o, *e.window, e.resident, struct_name, map);
 }
 
-// The products that count, of sums that are taken again: none past the end of what was loaded.
-std::string counted_products(const KernelSpec& spec, const WgmmaConfig& engine) {
-  const ContractionSpec& c = spec.contraction();
-  if (std::string zeros = counted_products(spec); !zeros.empty()) return zeros;
-  if (!engine.window || engine.integers) return {};
-  const std::int64_t depth = count(spec.extent, c.first_k(), spec.extent.size());
-  if (sees_other_groups(engine) || sees_other_images(engine, depth)) return "EveryProduct";
-  const BoxedOperand& of = engine.a.of_result ? engine.a : engine.b;
-  if (!of.of_result) return {};
-  // Pixels of the result's gradient: dims of its map behind the channels, innermost first.
-  std::string bounds;
-  for (int i = 0; i < static_cast<int>(engine.window->axes.size()); ++i) {
-    const BatchStep& part = engine.window->axes[static_cast<std::size_t>(i)].part;
-    const int index = spec.extent.size() - 1 - i;
-    if (index < c.first_k()) break;
-    Dims coefficient = Dims::filled(spec.extent.size(), 0);
-    coefficient[index] = 1;
-    std::int64_t end = spec.extent[index];
-    if (part.index >= 0) {
-      coefficient[part.index] = part.step;
-      end += part.step * (spec.extent[part.index] - 1);
-    }
-    if (of.map.dim[i + 1] < end)
-      bounds += fmt::format("{}sinter::contraction::Bound<{}, {}>", bounds.empty() ? "" : ", ",
-                            of.map.dim[i + 1], dims_type(coefficient));
-  }
-  return bounds.empty() ? "" : fmt::format("WhereResultsAre<{}>", bounds);
-}
-
 class WgmmaText : public ContractionText {
  public:
   WgmmaText(const ScheduledKernel& kernel, const KernelNames& names)
@@ -128,11 +99,8 @@ class WgmmaText : public ContractionText {
     print_operand_of_tiles(out, spec_, e_, names_, e_.b, false);
     if (e_.b2) print_boxed_operand(out, *e_.b2, "OperandB2", "map_b2");
     if (e_.scaled()) print_scales(out, spec_, names_, e_);
-    const PackedEpilogue epilogue{.counted = counted_products(spec_, e_),
-                                  .stored = &e_,
-                                  .rows_exist = !e_.window || e_.window->bounds.empty()};
-    print_retaken(out, spec_, names_, epilogue.counted);
-    print_packed_epilogue(out, spec_, names_, body_, epilogue);
+    print_recomputed(out, spec_, names_, e_.counted);
+    print_packed_epilogue(out, spec_, names_, body_, {.counted = &e_.counted, .stored = &e_});
   }
   std::string call() const override {
     if (e_.resident)

@@ -269,12 +269,12 @@ const Mutant kNotTakenAgain[] = {
     {"results that are NaN by zeros beside a copied filter's taps",
      infinite_blocks,
      "sm_90a",
-     {kStoreSwapped, "retake_tile<Config, Body, true>(args, tile, batch, first_row);", ""},
+     {kStoreSwapped, "recompute_tile<Config, Body, true>(args, tile, batch, first_row);", ""},
      kOfBlocks},
     {"results that are NaN by the next group's pixels",
      infinite_groups,
      "sm_90a",
-     {kStoreSwapped, "retake_tile<Config, Body, true>(args, tile, batch, first_row);", ""},
+     {kStoreSwapped, "recompute_tile<Config, Body, true>(args, tile, batch, first_row);", ""},
      kOfGroups}};
 
 bool right(GraphCase& c, const Status& ran) { return ran && c.judge(2000).ok(); }

@@ -118,7 +118,7 @@ template <class Config, class Body, int columns = EpilogueTile::columns, class A
 SINTER_DEVICE void finish(const Args& args, EpilogueTile& epilogue_tile,
                           const EpilogueCoord<Config>& place, const Rows& rows) {
   using Some = Packs<Config, Body, kColumnsMoved<Config, Body, columns>>;
-  retake_tile<Config, Body>(args, epilogue_tile, place, rows);
+  recompute_tile<Config, Body>(args, epilogue_tile, place, rows);
   EpilogueReductions<Config, Body> reduced;
   reduced.start();
 #pragma unroll 1

@@ -316,12 +316,12 @@ SINTER_DEVICE void run_image_rows(const Args& args) {
       PixelSources<Config, Body> sources;
       sources.fetch(args, place, left);
       wgmma::wait<0>(sums, a);
-      retake_pixels<Config, Body>(args, first_row, left, sums);
+      recompute_pixels<Config, Body>(args, first_row, left, sums);
       store_pixels<Config, Body>(args, place, first_row, left, columns, sources, sums,
                                  epilogue_tile);
     } else {
       wgmma::wait<0>(sums, a);
-      retake_pixels<Config, Body>(args, first_row, left, sums);
+      recompute_pixels<Config, Body>(args, first_row, left, sums);
       store_pairs<Config, Body>(args, place, left, sums);
     }
   }

@@ -140,8 +140,8 @@ struct PixelSources {
 
 // Takes those sums of a warp's 16 results again that are NaN; `count` of them exist.
 template <class Config, class Body, class Args, class Sums>
-SINTER_DEVICE void retake_pixels(const Args& args, int first_row, int count, Sums& sums) {
-  if constexpr (RetakesSums<Body>) {
+SINTER_DEVICE void recompute_pixels(const Args& args, int first_row, int count, Sums& sums) {
+  if constexpr (RecomputesSums<Body>) {
     float some[4] = {};  // each instruction waits for the one four before it
 #pragma unroll
     for (int i = 0; i < Sums::count; ++i) some[i % 4] += sums.at[i];
@@ -151,7 +151,7 @@ SINTER_DEVICE void retake_pixels(const Args& args, int first_row, int count, Sum
 #pragma unroll
       for (int i = 0; i < Sums::count; ++i) held[i] = sums.at[i];
       const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
-      retake_held<Config, Body, false, Sums::count>(
+      recompute_held<Config, Body, false, Sums::count>(
           args, typename Problem<Config>::Coord{}, first_row - warp * 16, first_row + count,
           ImageRowsShape<Config>::first_column(), held, Sums::count);
 #pragma unroll

@@ -2,8 +2,8 @@
 // infinite or NaN factor (masked probabilities), of zeros beside the taps of a copied filter, of
 // zeros beside an image's results, and of zeros past a group's channels, which meet those of the
 // next group in the last line. The tensor cores make NaN of such a product, and of each sum
-// with one; a sum that is a number needs no second look. So the few sums that are NaN are taken
-// again from memory, without those products.
+// with one; a sum that is a number needs no second look. So the few sums that are NaN are
+// computed again from memory, without those products.
 #pragma once
 #include "sinter/device/core/math.cuh"
 #include "sinter/device/family/contraction_epilogue_tile.cuh"
@@ -36,7 +36,7 @@ struct WhereResultsAre {  // of a filter's gradient, which k runs over
 // `Counted`: one of these. Of the element functions of both operands `First` is that of the one
 // that it asks for.
 template <class Counted, class First, class Second>
-struct Retaken {
+struct Recomputed {
   // The sum over k, by a warp. It ends where it is known to be NaN, as most are where factors are.
   template <class P, class Args>
   static SINTER_DEVICE float sum(const Args& args, typename P::Coord c) {
@@ -63,8 +63,8 @@ struct Retaken {
   }
 };
 template <class Body>
-concept RetakesSums = requires {
-  typename Body::Retaken;
+concept RecomputesSums = requires {
+  typename Body::Recomputed;
 };
 
 // Whether an epilogue tile holds a NaN: a sum of four with one among them is one. The other way
@@ -94,11 +94,11 @@ SINTER_DEVICE bool may_hold_nan(const EpilogueTile& epilogue_tile, int columns) 
   return __any_sync(0xffffffffu, found);
 }
 
-// Takes the epilogue tile's NaNs again; the whole warp takes part.
+// Computes the epilogue tile's NaNs again; the whole warp takes part.
 template <class Config, class Body, class Args, class Rows>
-SINTER_DEVICE void retake_tile(const Args& args, EpilogueTile& epilogue_tile,
-                               const EpilogueCoord<Config>& place, const Rows& rows) {
-  if constexpr (RetakesSums<Body>) {
+SINTER_DEVICE void recompute_tile(const Args& args, EpilogueTile& epilogue_tile,
+                                  const EpilogueCoord<Config>& place, const Rows& rows) {
+  if constexpr (RecomputesSums<Body>) {
     using P = Problem<Config>;
     static_assert(Config::products == 1);
     if (!may_hold_nan(epilogue_tile, static_cast<int>(place.column_end - place.column))) return;
@@ -113,7 +113,7 @@ SINTER_DEVICE void retake_tile(const Args& args, EpilogueTile& epilogue_tile,
       P::set_m(c, rows.source(place.row + row));
       P::set_n(c, place.column + column);
       if (!P::exists(c)) continue;
-      const float again = Body::Retaken::template sum<P>(args, c);
+      const float again = Body::Recomputed::template sum<P>(args, c);
       if (threadIdx.x % 32 == 0) sum = again;
       __syncwarp();
     }

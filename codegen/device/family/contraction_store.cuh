@@ -264,8 +264,8 @@ constexpr bool stores_as_summed() {
 // sets of `count` for 64 rows each; `row`, `column`: of the tile's first. `transposed`: rows of the
 // registers are columns of the result.
 template <class Config, class Body, bool transposed, int count, class Args, class Coord>
-SINTER_DEVICE void retake_held(const Args& args, const Coord& batch, int first_row, int row_end,
-                               int first_column, float* held, int all) {
+SINTER_DEVICE void recompute_held(const Args& args, const Coord& batch, int first_row, int row_end,
+                                  int first_column, float* held, int all) {
   using P = Problem<Config>;
   const int lane = static_cast<int>(threadIdx.x) % 32,
             warp = static_cast<int>(threadIdx.x) / 32 % 4;
@@ -283,7 +283,7 @@ SINTER_DEVICE void retake_held(const Args& args, const Coord& batch, int first_r
       P::set_m(c, row);
       P::set_n(c, column);
       if (row >= row_end || column >= P::columns || !P::exists(c)) continue;
-      const float again = Body::Retaken::template sum<P>(args, c);
+      const float again = Body::Recomputed::template sum<P>(args, c);
       if (lane == of_lane) sum = again;
     }
     held[i] = sum;
@@ -292,9 +292,9 @@ SINTER_DEVICE void retake_held(const Args& args, const Coord& batch, int first_r
 
 // Takes a warp's NaNs of a tile again, before its parts leave.
 template <class Config, class Body, bool transposed, class Args, class Coord>
-SINTER_DEVICE void retake_tile(const Args& args, const TileCoord<Config>& tile, const Coord& batch,
-                               int first_row) {
-  if constexpr (RetakesSums<Body>) {
+SINTER_DEVICE void recompute_tile(const Args& args, const TileCoord<Config>& tile,
+                                  const Coord& batch, int first_row) {
+  if constexpr (RecomputesSums<Body>) {
     using S = Shape<Config>;
     constexpr int count = Sums<Config, 0>::count, sets = transposed ? 1 : S::parts / S::across;
     float all = 0;
@@ -302,8 +302,8 @@ SINTER_DEVICE void retake_tile(const Args& args, const TileCoord<Config>& tile, 
     if (!__any_sync(0xffffffffu, all != all)) return;
     float held[sets * count];  // in local memory: registers have no index
     for_each_number<sets>([&]<int set>() { Sums<Config, set>{}.save(held + set * count); });
-    retake_held<Config, Body, transposed, count>(args, batch, tile.row + first_row, tile.row_end,
-                                                 tile.column, held, sets * count);
+    recompute_held<Config, Body, transposed, count>(args, batch, tile.row + first_row, tile.row_end,
+                                                    tile.column, held, sets * count);
     for_each_number<sets>([&]<int set>() { Sums<Config, set>{}.restore(held + set * count); });
   }
 }
@@ -329,7 +329,7 @@ SINTER_DEVICE void store_tile(const Args& args, const TileCoord<Config>& tile, i
             warp = static_cast<int>(threadIdx.x) / 32 % 4;
   typename P::Coord batch;
   P::set_batch(batch, tile.batch);
-  retake_tile<Config, Body, false>(args, tile, batch, first_row);
+  recompute_tile<Config, Body, false>(args, tile, batch, first_row);
   PartColumns<Config, Body> columns;
   columns.fetch(args, batch, tile.column);
   for_each_part<Config, kWrittenOut<Body, 0>>([&](auto number) {
@@ -371,7 +371,7 @@ SINTER_DEVICE void store_rows(const Args& args, const TileCoord<Config>& tile, i
   const int end = P::columns < tile.column + S::columns ? P::columns : tile.column + S::columns,
             columns = end - tile.column - Result::column();  // from the lane's first on
   Result result;
-  retake_tile<Config, Body, false>(args, tile, batch, first_row);
+  recompute_tile<Config, Body, false>(args, tile, batch, first_row);
   PartColumns<Config, Body> read_columns;
   read_columns.fetch(args, batch, tile.column);
   RowPieces<const typename Body::Stored, pools> source[sources + 1];

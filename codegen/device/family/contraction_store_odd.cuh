@@ -136,7 +136,7 @@ SINTER_DEVICE void store_odd_rows(const Args& args, const TileCoord<Config>& til
   using Result = RowPieces<typename Body::Stored>;
   Result result;
   bool exists[Result::own];
-  retake_tile<Config, Body, false>(args, tile, batch, first_row);
+  recompute_tile<Config, Body, false>(args, tile, batch, first_row);
   PartColumns<Config, Body> read_columns;
   using Run = RunOfRows<typename Body::Stored>;
   if constexpr (Body::packed_rows) {

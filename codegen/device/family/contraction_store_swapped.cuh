@@ -157,7 +157,7 @@ SINTER_DEVICE void store_rows_swapped(const Args& args, const TileCoord<Config>&
             warp = static_cast<int>(threadIdx.x) / 32 % 4;
   typename P::Coord batch;
   P::set_batch(batch, tile.batch);
-  retake_tile<Config, Body, true>(args, tile, batch, first_row);
+  recompute_tile<Config, Body, true>(args, tile, batch, first_row);
   typename P::Coord of_channel[2];
   typename Body::template Fragment<1> read[2];
 #pragma unroll

@@ -77,7 +77,7 @@ SINTER_DEVICE void finish_tile(const Args& args, const Rows& rows, const TileCoo
       if (s + 1 < S::parts) next.fetch(args, epilogue_place(tile, first_row, s + 1), rows, lane);
       put_tile<0, S::across, Config::products>(epilogue_tile, fragment, TileSums<Config>{}, s);
       __syncwarp();
-      retake_tile<Config, Body>(args, epilogue_tile, epilogue_place(tile, first_row, s), rows);
+      recompute_tile<Config, Body>(args, epilogue_tile, epilogue_place(tile, first_row, s), rows);
       EpilogueReductions<Config, Body> reduced;
       reduced.start();
       current.compute(args, epilogue_tile, epilogue_place(tile, first_row, s), rows, lane, reduced);

@@ -341,6 +341,9 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
   }
   e.result.reset();
   e.wide_index = needs_wide_index(spec);
+  // Zeros of the filter meet pixels beside its taps.
+  if (is_floating(spec.ports[static_cast<std::size_t>(e.image_port)].type))
+    e.counted.which = CountedProducts::Which::every;
 
   const BandProblem p = bands_of(spec, e);
   const double all = p.columns * p.height * p.tiles;

@@ -284,7 +284,7 @@ class ImplicitGemmOf {
     }
   }
   void split_phase(int at, std::int64_t divisor) {
-    ConvolutionWindow::Bound bound{Dims::filled(spec().extent.size() + 1, 0), spec().extent[at]};
+    ResultBound bound{Dims::filled(spec().extent.size() + 1, 0), spec().extent[at]};
     split_index(spec(), at, divisor);
     for (auto* list : {&roles_.batch, &pixels_, &taps_, &roles_.channels, &roles_.side})
       for (int& i : *list)

@@ -211,6 +211,7 @@ MmaPlan finished(Started s, const EstimatedMmaTile& chosen, int least_blocks) {
   e.grid = clamp_grid(e.tiles);
   e.microseconds = s.plan.microseconds = chosen.microseconds;
   e.unroll = e.packing.width >= 8 ? 2 : 4;
+  e.counted = counted_products(spec);
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(s.work, tile));
   return std::move(s.plan);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plan/tuning.hpp"
+#include "schedule/contraction/counted_products.hpp"
 #include "schedule/launch.hpp"
 #include "schedule/packing.hpp"
 #include "target/device_model.hpp"
@@ -45,7 +46,8 @@ struct MmaConfig : Launch {
   int unroll = 1;         // of the epilogue
   int promote_every = 0;  // of integers: steps whose sums f32 holds exactly; 0: all of them
   double tiles = 1;
-  Packing packing;  // of the epilogue
+  Packing packing;          // of the epilogue
+  CountedProducts counted;  // where a sum that is not finite is computed again
   bool cuda_cores() const { return number == DataType::f32; }
 };
 

@@ -112,7 +112,7 @@ bool keep_pixels(ImplicitGemm& g, bool image_is_a) {
     const std::int64_t extent = g.image.map.dim[d + 1], pitch = pitch_of(axis, extent);
     if (names_index(g.spec, index)) return false;
     if (pitch != axis.result) {
-      ConvolutionWindow::Bound bound{Dims::filled(g.spec.extent.size(), 0), axis.result};
+      ResultBound bound{Dims::filled(g.spec.extent.size(), 0), axis.result};
       bound.coefficient[index] = 1;
       w.bounds.push_back(std::move(bound));
     }
@@ -149,14 +149,14 @@ void number_columns_by_lines(ImplicitGemm& g) {
   int channel = c.first_k() - channels;
   if (channels == 1) {
     if (w.channels % line != 0) {
-      ConvolutionWindow::Bound bound{Dims::filled(spec.extent.size() + 1, 0), w.channels};
+      ResultBound bound{Dims::filled(spec.extent.size() + 1, 0), w.channels};
       bound.coefficient[channel] = line;
       bound.coefficient[channel + 1] = 1;
       w.bounds.push_back(std::move(bound));
     }
     split_index(spec, channel, line);  // its line is at `channel` then
   } else if (w.channels < line) {
-    ConvolutionWindow::Bound bound{Dims::filled(spec.extent.size(), 0), spec.extent[channel]};
+    ResultBound bound{Dims::filled(spec.extent.size(), 0), spec.extent[channel]};
     bound.coefficient[channel] = 1;
     w.bounds.push_back(std::move(bound));
     spec.extent[channel] *= line;
@@ -313,7 +313,7 @@ bool keep_blocks(ImplicitGemm& g, bool image_is_a) {
   for (int i = 0; i < 2; ++i) {
     const std::int64_t run = w.axes[static_cast<std::size_t>(i)].result;
     if (extent[i] % run == 0) continue;
-    ConvolutionWindow::Bound bound{Dims::filled(g.spec.extent.size(), 0), extent[i]};
+    ResultBound bound{Dims::filled(g.spec.extent.size(), 0), extent[i]};
     bound.coefficient[row + 1 - i] = run;
     bound.coefficient[row + 3 - i] = 1;
     w.bounds.push_back(std::move(bound));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/access.hpp"
+#include "plan/liveness.hpp"
 
 namespace sinter {
 namespace {
@@ -26,6 +27,29 @@ bool lies_in_rows(const KernelSpec& spec, const KernelPort& p, int together,
   if (&p == pooled_port(spec)) return true;  // a window's results lie so: see PooledPixels
   for (int i = 0; i < column; ++i)
     if (a.stride[i] % together != 0) return false;
+  return true;
+}
+
+// The result's rows lie one behind another.
+bool lies_packed(const KernelSpec& spec, const KernelPort& p) {
+  const ContractionSpec& c = spec.contraction();
+  std::int64_t row = spec.extent[c.first_k() - 1];
+  for (int i = c.first_n() - 1; i >= c.first_m(); --i) {
+    if (spec.extent[i] > 1 && p.access.stride[i] != row) return false;
+    row *= spec.extent[i];
+  }
+  return true;
+}
+
+// Whether the live statements store a sum, and do nothing else.
+bool stores_sums(const Body& body) {
+  const std::vector<bool> live = live_statements(body, effects(body, 0));
+  for (std::size_t i = 0; i < live.size(); ++i) {
+    if (!live[i]) continue;
+    const Statement& s = body.statements[i];
+    const Statement& sum = is_store(s) ? body.statements[static_cast<std::size_t>(s.args[0])] : s;
+    if (sum.kind != StatementKind::accumulator || s.gather >= 0) return false;
+  }
   return true;
 }
 
@@ -75,17 +99,18 @@ void store_as_summed(const KernelSpec& spec, WarpgroupConfig& e, StoredTiles til
     sources.push_back(s.port);
   }
   if (result < 0 || sources.size() > kMostSources) return;
+  const KernelPort& stored = spec.ports[static_cast<std::size_t>(result)];
+  e.packed_rows = tiles.rows_exist && lies_packed(spec, stored);
+  e.stores_sums = info(stored.type).bytes == 2 && stores_sums(spec.body);
   if (e.stored_together == 1) {  // beside which nothing is read in rows
     if (sources.empty() && tiles.odd_too) e.stored_rows = result;
     return;
   }
   for (int i : sources)
-    if (spec.ports[static_cast<std::size_t>(i)].type !=
-        spec.ports[static_cast<std::size_t>(result)].type)
-      return;
+    if (spec.ports[static_cast<std::size_t>(i)].type != stored.type) return;
   e.stored_rows = result;
   e.row_sources = std::move(sources);
-  const bool bytes = info(spec.ports[static_cast<std::size_t>(result)].type).bytes == 1;
+  const bool bytes = info(stored.type).bytes == 1;
   if (e.row_sources.empty() && tiles.rows_exist && !in_pieces && !bytes &&
       (e.result = boxed_result(spec, result, c.batch, {c.first_m(), c.first_n()}, c.first_n())))
     set_box(*e.result, kStoredRows);

@@ -168,6 +168,7 @@ void complete(Orientation& o, const EstimatedTile& choice, const DeviceModel& de
   e.grid = static_cast<std::uint32_t>(grid_of(p, t, device));
   e.through_ring = leaves_through_ring(p, t, device);
   e.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p, t, device));
+  e.counted = counted_products(o.spec, e);
 }
 
 }  // namespace
@@ -449,6 +450,8 @@ std::optional<WgmmaPlan> schedule_as(const WgmmaConfig& decided, const KernelSpe
   }
   if (e.b2) e.b2->take_tensor(*own.b2);
   if (e.result) e.result->take_tensor(*own.result);
+  e.packed_rows = own.packed_rows;
+  e.counted = counted_products(o->spec, e);
   e.wide_index |= needs_wide_index(o->spec);
   e.tile.group = tiles_beside(o->problem);
   if (t.boxed()) {

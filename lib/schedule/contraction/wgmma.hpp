@@ -10,6 +10,7 @@
 
 #include "plan/tensor_map.hpp"
 #include "plan/tuning.hpp"
+#include "schedule/contraction/counted_products.hpp"
 #include "schedule/contraction/wgmma_tiles.hpp"
 #include "schedule/launch.hpp"
 #include "schedule/packing.hpp"
@@ -45,12 +46,7 @@ struct ConvolutionWindow {
   std::vector<int> tap_batch;  // batch: the domain's indices of the taps, outermost first
   std::int64_t channels = 0;
   Dims blocks;  // tiles are blocks of the axes' results, of which an image has so many; or empty
-  // Results exist where coefficient . index < end; indices whose extents are rounded up.
-  struct Bound {
-    Dims coefficient;
-    std::int64_t end = 0;
-  };
-  std::vector<Bound> bounds;
+  std::vector<ResultBound> bounds;
 };
 
 // An operand that is loaded in boxes, or by im2col.
@@ -115,13 +111,16 @@ struct WarpgroupConfig : Launch {
   // where products have the filter as their left operand; 1: rows begin or end anywhere.
   int stored_together = 8;
   std::vector<int> row_sources;
+  bool packed_rows = false;  // rows that begin anywhere lie one behind another, and all exist
+  bool stores_sums = false;  // of 16 bits; the epilogue does nothing else
   std::optional<BoxedOperand> result;  // set: TMA stores it (store_tile)
   int unroll = 1;                      // of the epilogue
   bool prefetch = false;  // what the epilogue reads of the tile comes to the cache early
   bool ahead = false;     // and to registers while the epilogue tile before leaves
   int rotate = 0;         // steps of k by which neighbouring tiles start apart
   int producer_registers = 40, consumer_registers = 232;
-  Packing packing;  // of the epilogue
+  Packing packing;          // of the epilogue
+  CountedProducts counted;  // where a sum that is not finite is computed again
 };
 
 struct WgmmaConfig : WarpgroupConfig {
@@ -150,23 +149,6 @@ inline bool loaded_by_threads(const WgmmaConfig& e) {
 // The products of a convolution whose pixels stay have the filter as their left operand.
 inline bool swaps_products(const WgmmaConfig& e) {
   return e.resident && e.taps_each == 0 && e.tile.swap_ab;
-}
-
-// Of a convolution in groups, lines of a group's channels whose rest holds those of the next one.
-inline bool sees_other_groups(const WgmmaConfig& e) {
-  return e.window && e.window->taps_of == ConvolutionWindow::Taps::k && !e.integers &&
-         (!e.a.channel_steps.empty() || !e.b.channel_steps.empty()) &&
-         e.window->channels % (kStageLine / e.operand_bytes) != 0;
-}
-
-// Of a filter's gradient whose sums are those of some images each, where these fill no whole stages
-// of `depth` pixels: the last one holds pixels of the next image, which meet zeros past the part's
-// end of the result's gradient.
-inline bool sees_other_images(const WgmmaConfig& e, std::int64_t depth) {
-  if (!e.window || e.window->taps_of == ConvolutionWindow::Taps::k || e.resident || e.integers)
-    return false;
-  const bool parts = !e.a.image_steps.empty() || !e.b.image_steps.empty();
-  return parts && depth % (kStageLine / e.operand_bytes) != 0;
 }
 
 // What a plan was chosen from. Planning compares plans by the dozen and wants no texts: only who

@@ -86,7 +86,7 @@ struct ElementB {
 };
 struct Body {
   using Reductions = sinter::Reductions<>;
-  using Retaken = sinter::contraction::Retaken<sinter::contraction::EveryProduct, ElementA, ElementB>;
+  using Recomputed = sinter::contraction::Recomputed<sinter::contraction::EveryProduct, ElementA, ElementB>;
   template <int width>
   using Fragment = ::Fragment<width>;
   template <int width>
@@ -118,6 +118,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_contraction_ec99ad66(const __grid_constant__ Args args) {
+void sinter_contraction_011b9477(const __grid_constant__ Args args) {
   sinter::contraction::run_image_rows<Config, Image, ElementB, Body>(args);
 }

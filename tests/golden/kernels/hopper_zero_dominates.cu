@@ -84,7 +84,7 @@ struct ElementB {
 };
 struct Body {
   using Reductions = sinter::Reductions<>;
-  using Retaken = sinter::contraction::Retaken<sinter::contraction::UnlessZero, ElementB, ElementA>;
+  using Recomputed = sinter::contraction::Recomputed<sinter::contraction::UnlessZero, ElementB, ElementA>;
   template <int width>
   using Fragment = ::Fragment<width>;
   template <int width>
@@ -102,6 +102,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_35be35da(const __grid_constant__ Args args) {
+void sinter_contraction_5406efc7(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

@@ -71,7 +71,7 @@ struct ElementB {
 };
 struct Body {
   using Reductions = sinter::Reductions<>;
-  using Retaken = sinter::contraction::Retaken<sinter::contraction::UnlessZero, ElementA, ElementB>;
+  using Recomputed = sinter::contraction::Recomputed<sinter::contraction::UnlessZero, ElementA, ElementB>;
   template <int width>
   using Fragment = ::Fragment<width>;
   template <int width>
@@ -89,6 +89,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_b46a1f35(const __grid_constant__ Args args) {
+void sinter_contraction_7d8e4494(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }
