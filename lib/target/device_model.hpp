@@ -53,7 +53,8 @@ struct DeviceModel {
   double memory_bandwidth = 0;     // that a streaming kernel reaches
   double l2_bandwidth = 0;         // from the second-level cache to all SMs
   double sm_bandwidth = 0;         // from memory to one SM
-  double launch_microseconds = 0;  // that one more kernel costs
+  double launch_microseconds = 0;  // that the launch of one more kernel costs
+  double start_microseconds = 0;   // until what a kernel loads first has come
 
   // ---- what its cores could do at most, as data sheets say, for the ceilings that `sinter
   // explain` draws: multiplications and additions of an SM in a clock. Schedules count with what
@@ -63,6 +64,14 @@ struct DeviceModel {
   int double_operations = 0;    // in f64, on tensor cores where they have it
 
   PlanOverrides overrides{};
+
+  // ---- what follows, in microseconds
+  // One more kernel of a graph, whatever it does.
+  double kernel_microseconds() const { return launch_microseconds + start_microseconds; }
+  // A kernel of many CTAs, behind one another's loads, that moves so many bytes.
+  double copy_microseconds(double bytes) const {
+    return launch_microseconds + bytes / memory_bandwidth;
+  }
 };
 
 // The model of a target that target.hpp calls valid, or of the empty one. A target without a table

@@ -39,7 +39,7 @@ inline const Pass* const* pass_of(std::string_view name) {
 
 // Nothing where it does not find its case.
 inline std::optional<Lowered> run_alone(std::string_view name, const Lowered& lowered) {
-  return run_passes(lowered, {.repeated = {}, .once = {pass_of(name), 1}});
+  return run_passes(lowered, {.repeated = {}, .once = {pass_of(name), 1}}, device_model("sm_90a"));
 }
 
 // The graph after this pass, each of whose nodes was visited once.

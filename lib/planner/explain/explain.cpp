@@ -116,8 +116,7 @@ void find_crossings(const PlanData& p, const std::map<Memory, Uses>& uses,
     c.type = buffer ? buffer->type : tensor->type;
     c.writers = u.writers;
     c.readers = u.readers;
-    c.microseconds =
-        static_cast<double>(c.bytes) / device.memory_bandwidth + device.launch_microseconds;
+    c.microseconds = device.copy_microseconds(static_cast<double>(c.bytes));
     e.crossings.push_back(std::move(c));
   }
   std::stable_sort(e.crossings.begin(), e.crossings.end(),

@@ -18,11 +18,10 @@ using M = PointwiseMode;
 // with a mask of keys in a box 69 and 79; gradients of b16 h16 s512 d64 plain, with a box, element
 // by element 156, 170 and 225.)
 constexpr double kOperation = 0.05, kBox = 0.2, kBoxOfKeys = 0.1, kOfRow = 0.05, kElement = 0.8;
-constexpr double kKernel = 4e6;          // picoseconds of the kernel that writes a bias
-constexpr double kMostOperations = 24;   // that registers and compilers bear
-constexpr int kMostBoxes = 2;            // loads_beside()
-constexpr std::int64_t kLineBytes = 16;  // what boxes begin at
-constexpr std::size_t kDBias = 3;        // the output of sdpa_backward
+constexpr double kMostOperations = 24;                 // that registers and compilers bear
+constexpr int kMostBoxes = 2;                          // loads_beside()
+constexpr std::int64_t kLineBytes = 16;                // what boxes begin at
+constexpr std::size_t kDBias = 3;                      // the output of sdpa_backward
 constexpr std::int64_t kFewRows = 64, kFewKeys = 128;  // visits_seen_tiles()
 
 // In additions' time.
@@ -178,7 +177,9 @@ class Biases {
         }))
       return {parts.nodes.begin(), parts.nodes.end()};
     if (made > kMostOperations || read > bytes) return {};
-    double again = 0, from_memory = kKernel + 2 * bytes / state_.device().memory_bandwidth * 1e6;
+    const DeviceModel& device = state_.device();
+    const double stored = device.kernel_microseconds() + 2 * bytes / device.memory_bandwidth;
+    double again = 0, from_memory = stored * 1e6;  // in picoseconds
     for (const Region* r : regions) {
       const Dims &q = g_[r->inputs[0]].dim, &k = g_[r->inputs[1]].dim;
       const double pairs = static_cast<double>(q[0] * q[1] * q[2]) * static_cast<double>(k[2]);

@@ -35,7 +35,7 @@ double microseconds_of_copy(const KernelSpec& spec, const KernelPort& p,
                             const std::vector<int>& indices, const DeviceModel& device) {
   double bytes = 2 * info(p.type).bytes;
   for (const int index : indices) bytes *= static_cast<double>(spec.extent[index]);
-  return device.launch_microseconds + bytes / device.memory_bandwidth;
+  return device.copy_microseconds(bytes);
 }
 
 }  // namespace

@@ -229,12 +229,12 @@ int choose_parts(const KernelSpec& spec, const DeviceModel& device) {
     return 1;
   const double floats = static_cast<double>(elements_of(spec, a.dk, Backward::d) +
                                             elements_of(spec, a.dv, Backward::e));
-  // Microseconds: of the kernel that adds parts up; of a CTA, which begins with a tile of keys and
-  // ends with its f32 sums. (On an H200, us, one CTA a tile of keys and parts, all kernels: h16 of
-  // 1, s2048, d32 499 and 70, d192 and 128 causal 1,406 and 181, d256 causal 1,898 and 288; h32 of
-  // 4, s1024, d128 causal 288 and 80.5; h32 of 8, s2048, d128 causal 311 and 238; h8, 4096 queries
-  // and 77 keys, d64 97.4 and 26.6. h8 s2048 d128 causal 83 whole; in two parts 90 in another run.)
-  constexpr double kStart = 1, kOfCta = 5;
+  // Microseconds of a CTA, which begins with a tile of keys and ends with its f32 sums. (On an
+  // H200, us, one CTA a tile of keys and parts, all kernels: h16 of 1, s2048, d32 499 and 70, d192
+  // and 128 causal 1,406 and 181, d256 causal 1,898 and 288; h32 of 4, s1024, d128 causal 288
+  // and 80.5; h32 of 8, s2048, d128 causal 311 and 238; h8, 4096 queries and 77 keys, d64 97.4
+  // and 26.6. h8 s2048 d128 causal 83 whole; in two parts 90 in another run.)
+  constexpr double kOfCta = 5;
   constexpr unsigned kMostRounds = 2;  // of CTAs; with more of them few SMs are idle
   if (whole->grid > kMostRounds * static_cast<unsigned>(device.sms)) return 1;
   int best = 1;
@@ -244,7 +244,7 @@ int choose_parts(const KernelSpec& spec, const DeviceModel& device) {
     divided.attention_backward().parts = n;
     const auto plan = plan_attention_backward(divided, device);
     if (!plan) continue;
-    const double us = plan->microseconds + device.launch_microseconds + kStart +
+    const double us = plan->microseconds + device.kernel_microseconds() +
                       kOfCta * std::ceil(plan->grid / static_cast<double>(device.sms)) +
                       2 * sizeof(float) * n * floats / device.memory_bandwidth;
     if (us < least) least = us, best = n;

@@ -9,6 +9,7 @@
 
 #include "planner/rewrite/rewriter.hpp"
 #include "planner/rewrite/views.hpp"
+#include "target/device_model.hpp"
 
 namespace sinter {
 
@@ -30,7 +31,7 @@ bool meet(const Rewriter& g, const std::array<TensorId, 2>& tensors);
 
 class MovedViews {
  public:
-  explicit MovedViews(const Lowered& lowered) : g(lowered) {}
+  MovedViews(const Lowered& lowered, const DeviceModel& device) : g(lowered), device(device) {}
 
   View of_node(NodeId n) const;
   // A virtual tensor that shows `v` of `t`, made once. `like`: for whose sake, see Rewriter::make.
@@ -63,6 +64,7 @@ class MovedViews {
   void hoisted_into(TensorId y, TensorId t, const View& v);
 
   Rewriter g;
+  const DeviceModel& device;  // that outlives this
 
  private:
   // Whether a tensor of at most so many elements is computed from such or from memory, element by

@@ -38,11 +38,12 @@ std::span<const PassGroup> rewrite_passes();
 Lowered rewritten(Lowered lowered, const DeviceModel& device, bool regions = true);
 
 // Nothing where no pass of the group finds anything.
-std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group);
+std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group,
+                                  const DeviceModel& device);
 // `unchanged`: the graph as the groups before, that found nothing, have taken it over; left to the
 // next one where this one finds nothing either.
 std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group,
-                                  std::optional<MovedViews>& unchanged);
+                                  const DeviceModel& device, std::optional<MovedViews>& unchanged);
 
 // ---- for passes
 

@@ -94,17 +94,18 @@ bool run_at(MovedViews& views, NodeId n, std::span<const Pass* const> passes) {
 
 std::span<const PassGroup> rewrite_passes() { return kGroups; }
 
-std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group) {
+std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group,
+                                  const DeviceModel& device) {
   std::optional<MovedViews> unchanged;
-  return run_passes(lowered, group, unchanged);
+  return run_passes(lowered, group, device, unchanged);
 }
 
 std::optional<Lowered> run_passes(const Lowered& lowered, const PassGroup& group,
-                                  std::optional<MovedViews>& unchanged) {
+                                  const DeviceModel& device, std::optional<MovedViews>& unchanged) {
   const auto& nodes = lowered.graph->nodes();
   if (std::ranges::none_of(nodes, [&](const Node& n) { return has_pass(group, n.op); }))
     return std::nullopt;
-  if (!unchanged) unchanged.emplace(lowered);
+  if (!unchanged) unchanged.emplace(lowered, device);
   MovedViews& views = *unchanged;
   // Every pass moves a movement past a node, upwards to what lies in memory or downwards to a
   // result, or makes what needs no other; views that were made stay (made_here), and the number of
@@ -137,8 +138,9 @@ std::ptrdiff_t written_out(const Lowered& lowered) {
 
 // What the group makes of the graph, where its checks find no fault with that.
 std::optional<Lowered> valid_passes(const Lowered& lowered, const PassGroup& group,
-                                    std::optional<MovedViews>& unchanged, std::string& wrong) {
-  auto next = run_passes(lowered, group, unchanged);
+                                    const DeviceModel& device, std::optional<MovedViews>& unchanged,
+                                    std::string& wrong) {
+  auto next = run_passes(lowered, group, device, unchanged);
   if (!next || next->graph->diagnostics().empty()) return next;
   wrong = next->graph->diagnostics().front().message();
   return std::nullopt;
@@ -151,7 +153,7 @@ std::optional<Lowered> by_groups(const Lowered& lowered, std::span<const PassGro
   std::optional<MovedViews> unchanged;
   for (std::size_t i = 0; i < groups.size(); ++i) {
     if (groups[i].needs_wgmma && !device.has_wgmma) continue;
-    auto next = valid_passes(last ? *last : lowered, groups[i], unchanged, wrong);
+    auto next = valid_passes(last ? *last : lowered, groups[i], device, unchanged, wrong);
     if (!next) continue;
     if (groups[i].makes_regions) {
       const auto made = written_out(*next);

@@ -11,9 +11,10 @@ namespace {
 
 // What pooling takes: loads, or the bytes that memory moves. (Windows of 13 x 13 over 32 x 256 x 20
 // x 20 bf16 on an H200: 29.3 us, 12.3 as lines of 13 and lines of 13.)
-double microseconds(double loads, double elements, int bytes) {
-  constexpr double kLoads = 19e6, kBytes = 4e6, kKernel = 2.5;  // a microsecond; microseconds
-  return std::max(loads / kLoads, elements * bytes / kBytes) + kKernel;
+double microseconds(double loads, double elements, int bytes, const DeviceModel& device) {
+  constexpr double kLoads = 90;  // of an SM in a clock
+  return device.kernel_microseconds() + std::max(loads / (kLoads * device.sms * device.clock),
+                                                 elements * bytes / device.memory_bandwidth);
 }
 
 double elements(const Dims& dim) {
@@ -40,10 +41,11 @@ bool separate_windows(MovedViews& views, NodeId id) {
   const double wide = static_cast<double>(of.window[last]), in = elements(g[x].dim),
                middle = elements(between), out = elements(g[y].dim);
   const int bytes = info(g.type(x)).bytes;
+  const DeviceModel& device = views.device;
   constexpr double kGain = 1.25;  // at least, by the estimates
-  if (microseconds(out * others * wide, in + out, bytes) <
-      kGain * (microseconds(middle * wide, in + middle, bytes) +
-               microseconds(out * others, middle + out, bytes)))
+  if (microseconds(out * others * wide, in + out, bytes, device) <
+      kGain * (microseconds(middle * wide, in + middle, bytes, device) +
+               microseconds(out * others, middle + out, bytes, device)))
     return false;
   // One line of the window, and then what is left of it.
   ResampleAttributes line = a, rest = a;

@@ -83,7 +83,7 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
     const auto plan = plan_attention(parts, device);
     if (!plan) continue;
     // The results of all parts stay in the second-level cache on their way.
-    const double us = plan->engine.microseconds + device.launch_microseconds + 1 +
+    const double us = plan->engine.microseconds + device.kernel_microseconds() +
                       (few && plan->engine.grid > room ? kNoRoom : 0) +
                       2 * 4 * results * n / device.l2_bandwidth;
     if (us < least) least = us, best = n;
@@ -332,7 +332,7 @@ bool expands_faster(const KernelSpec& spec, double microseconds, const DeviceMod
   // H200, us, as kernels of their own and as one of two walks: b1 h32 s2048 d128 459 and 180,
   // causal 464 and 104, b2 h16 s2048 d64 441 and 128, b8 h12 s1024 d64 causal 331 and 65.)
   constexpr double kReached = 0.6, kKernels = 3;
-  constexpr double kStart = 2;  // microseconds of a kernel, besides its launch
+  constexpr double kWait = 1;  // microseconds of each of them, until the one before has ended
   // What bodies add to the kernel, microseconds a pair. (b2 h16 s1024 d128 with a mask of f32 112
   // us of 142, with dropout 141 of 137; b1 h32 s2048 d128, each step rounded to bf16, with a mask
   // 422 of 392; b8 h12 s1024 d64 with a mask by indices that are no band 167 of 272.)
@@ -346,7 +346,9 @@ bool expands_faster(const KernelSpec& spec, double microseconds, const DeviceMod
       (unrounded(spec.attention().weight).statements.empty() ? 0 : kWeight);
   const bool narrow = score.size() > 1 && score[1].kind == StatementKind::convert;
   const double bytes_of_pair = (narrow ? 2 + 2 : 4 + 4) + 2 + 2;
-  const double operations = device.has_wgmma ? 4096 : 2400;  // of an SM in a clock
+  constexpr double kMmaSync = 2400;  // operations of an SM in a clock that mma.sync reaches
+  const double operations = device.has_wgmma ? device.tensor_operations
+                                             : std::min<double>(kMmaSync, device.tensor_operations);
   const auto heads = static_cast<double>(count(spec.extent, 0, A::batch)),
              rows = static_cast<double>(spec.extent[A::member] * spec.extent[A::query]),
              keys = static_cast<double>(spec.extent[A::n]),
@@ -356,7 +358,7 @@ bool expands_faster(const KernelSpec& spec, double microseconds, const DeviceMod
                    2 * widths * heads * (rows + keys / static_cast<double>(spec.attention().group));
   const bool cached = pairs * bytes_of_pair < static_cast<double>(device.l2_bytes) / 2;
   return microseconds + pairs * body >
-         kKernels * (device.launch_microseconds + kStart) + operands / device.memory_bandwidth +
+         kKernels * (device.kernel_microseconds() + kWait) + operands / device.memory_bandwidth +
              pairs * bytes_of_pair / (cached ? device.l2_bandwidth : device.memory_bandwidth) +
              2 * pairs * widths / (operations * kReached * device.sms * device.clock);
 }

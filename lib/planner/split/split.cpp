@@ -67,10 +67,10 @@ bool held_by_clusters(const RowwiseConfig& s, const DeviceModel& device) {
 // and 4.1, 3 x 64 x 56 x 56 30.7 and 4.9, gradients of 5 x 64 x 56 x 56 75.7 and 10.8; softmax over
 // 10,000 rows of 100 columns 31.4 and 8.5.)
 bool slower_alone(const KernelSpec& spec, const RowwiseConfig& s, const DeviceModel& device) {
-  constexpr double kKernel = 1.5;  // us that each of several takes in a graph, at least
   const int kernels = has_statistics(spec) ? 3 : 2 * spec.rowwise().phases - 1;
-  return !s.resident && s.microseconds - device.launch_microseconds >
-                            kernels * kKernel + 2 * bytes_moved(spec) / device.memory_bandwidth;
+  return !s.resident &&
+         s.microseconds - device.launch_microseconds >
+             kernels * device.launch_microseconds + 2 * bytes_moved(spec) / device.memory_bandwidth;
 }
 
 // Elements of a row that lie together where the next row goes on behind them: the last index. 1: no

@@ -184,7 +184,7 @@ double microseconds_of_parts(const KernelSpec& c, std::int64_t parts, double of_
                              const DeviceModel& device) {
   const double bytes = static_cast<double>(results_of(c)) * info(c.contraction().accumulate).bytes *
                        static_cast<double>(parts);
-  return of_sums + device.launch_microseconds + bytes / device.memory_bandwidth;
+  return of_sums + device.copy_microseconds(bytes);
 }
 
 // A gradient's images in as many parts as are fastest, of those that divide them; or in one.

@@ -76,7 +76,7 @@ bool walk_with_weights(const KernelSpec& spec, const DeviceModel& device, double
         best.grid = static_cast<std::uint32_t>(walkers * blocks);
       }
   if (best.walkers == 0) return false;
-  best.microseconds += device.launch_microseconds + 1;  // until weights and rows have come
+  best.microseconds += device.kernel_microseconds();
   s = std::move(best);
   return true;
 }
