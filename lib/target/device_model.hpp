@@ -56,10 +56,10 @@ struct DeviceModel {
   double launch_microseconds = 0;  // that the launch of one more kernel costs
   double start_microseconds = 0;   // until what a kernel loads first has come
 
-  // ---- what its cores could do at most, as data sheets say, for the ceilings that `sinter
-  // explain` draws: multiplications and additions of an SM in a clock. Schedules count with what
-  // they measure.
+  // ---- what its cores could do at most, as data sheets say: multiplications and additions of an
+  // SM in a clock. The share that an engine reaches was measured and stands with its estimate.
   int tensor_operations = 0;    // on tensor cores, of 16-bit operands; of 8-bit ones twice as many
+  int mma_operations = 0;       // that mma.sync reaches of these, which older GPUs have alone
   int ordinary_operations = 0;  // on CUDA cores, in f32
   int double_operations = 0;    // in f64, on tensor cores where they have it
 

@@ -346,9 +346,7 @@ bool expands_faster(const KernelSpec& spec, double microseconds, const DeviceMod
       (unrounded(spec.attention().weight).statements.empty() ? 0 : kWeight);
   const bool narrow = score.size() > 1 && score[1].kind == StatementKind::convert;
   const double bytes_of_pair = (narrow ? 2 + 2 : 4 + 4) + 2 + 2;
-  constexpr double kMmaSync = 2400;  // operations of an SM in a clock that mma.sync reaches
-  const double operations = device.has_wgmma ? device.tensor_operations
-                                             : std::min<double>(kMmaSync, device.tensor_operations);
+  const double operations = device.has_wgmma ? device.tensor_operations : device.mma_operations;
   const auto heads = static_cast<double>(count(spec.extent, 0, A::batch)),
              rows = static_cast<double>(spec.extent[A::member] * spec.extent[A::query]),
              keys = static_cast<double>(spec.extent[A::n]),

@@ -308,13 +308,12 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
     return false;
   if (e.windows > 1) e.grid = clamp_grid(heads_of_windows(spec, e.windows) / a.group);
 
-  // What all SMs multiply, 4096 operations a clock each, at the share that was measured; or what
-  // memory brings.
-  constexpr double kOperations = 4096, kStart = 4;  // microseconds
-  const double reached = e.wide ? 0.45 : 0.6;       // wide: 0.40 (d256), 0.45 (d192 and 128)
+  // What all SMs multiply, at the share that was measured; or what memory brings.
+  constexpr double kStart = 4;                 // microseconds
+  const double reached = e.wide ? 0.45 : 0.6;  // wide: 0.40 (d256), 0.45 (d192 and 128)
   const double flops = 2 * pairs_of_an_sm(spec, e, heads, tiles, device) *
                        static_cast<double>(depths_multiplied(spec));
-  double us = flops / kOperations / reached / device.clock;
+  double us = flops / device.tensor_operations / reached / device.clock;
   if (e.consumers == 1) us = std::max(us, microseconds_of_few_keys(e, spec, e.grid, device));
   e.microseconds =
       kStart + std::max(us, bytes_moved(spec) / device.memory_bandwidth) +

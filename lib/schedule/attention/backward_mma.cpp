@@ -48,7 +48,7 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
   if (!order_tiles(spec, heads, tiles, device, e)) return false;
 
   // As forward by warps, of what was measured.
-  constexpr double kOperations = 2400, kStart = 4;  // microseconds
+  constexpr double kStart = 4;  // microseconds
   // Numbers of tf32 run at half the rate; of f32 there are three for one, which are split again for
   // each product.
   constexpr double kTf32 = 0.35, kF32 = 0.12;
@@ -73,7 +73,7 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
         kStart + (a.parts > 1 ? kBusy * of_rows + (narrow ? kOfPartNarrow : kOfPart) : of_rows);
     return true;
   }
-  e.microseconds = kStart + std::max(flops / kOperations / reached / device.clock,
+  e.microseconds = kStart + std::max(flops / device.mma_operations / reached / device.clock,
                                      bytes_moved(spec) / device.memory_bandwidth);
   return true;
 }

@@ -176,9 +176,10 @@ double microseconds_by_warps(const KernelSpec& spec, const AttentionConfig& e, d
   // Of tf32 what b4 h32 s4096 d128 took on an H200, 5,230 us; of f32, b2 h16 s1024 d128 308, d64
   // 162, b4 h12 s512 d64 66.5.
   constexpr double kReached = 0.62, kOneBlock = 0.54, kStart = 4;  // microseconds
-  const double operations = e.q.map.type == DataType::f32    ? 480
-                            : e.q.map.type == DataType::tf32 ? 950
-                                                             : 2400;
+  constexpr double kTf32 = 0.396, kF32 = 0.2;
+  const double operations = device.mma_operations * (e.q.map.type == DataType::f32    ? kF32
+                                                     : e.q.map.type == DataType::tf32 ? kTf32
+                                                                                      : 1);
   const double each = std::ceil(items / device.sms);
   // A warp alone keeps a third of a quarter of the tensor cores busy, half of one where it does not
   // wait for widened tiles.

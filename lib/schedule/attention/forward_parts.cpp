@@ -288,8 +288,8 @@ double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e,
 // and 1,141.)
 double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig& e, double items,
                                   const DeviceModel& device) {
-  constexpr double kOperations = 4096, kReached = 0.65, kReachedWide = 0.55, kStart = 4,
-                   kStartFew = 3;  // microseconds
+  constexpr double kReached = 0.65, kReachedWide = 0.55;
+  constexpr double kStart = 4, kStartFew = 3;  // microseconds
   // Of few rows: what one consumer reaches alone, and one SM of its bandwidth. (On an H200, b4 h32
   // of 8, d128: 8192 keys by 32 CTAs 68 us; b1, 16384 keys by 64 CTAs and by 128 22.4 and 24.4.)
   constexpr double kReachedFew = 0.57, kOfSm = 0.7;
@@ -328,13 +328,13 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
     return static_cast<double>(elements) * (is_f8(o.map.type) ? 0.5 : 1);
   };
   const double reached = e.wide ? kReachedWide : few && e.alternating == 1 ? kReachedFew : kReached;
-  const double clocks =
-      e.tile_q * e.tile_k *
-      std::max(2 * (scores * part(e.k, depth) + part(e.v, width)) / kOperations / reached,
-               is_f8(e.k.map.type)         ? kScoreF8
-               : few && e.alternating == 1 ? kScoreAlone
-               : e.wide                    ? 0
-                                           : kScore);  // of a tile
+  const double clocks = e.tile_q * e.tile_k *
+                        std::max(2 * (scores * part(e.k, depth) + part(e.v, width)) /
+                                     device.tensor_operations / reached,
+                                 is_f8(e.k.map.type)         ? kScoreF8
+                                 : few && e.alternating == 1 ? kScoreAlone
+                                 : e.wide                    ? 0
+                                                             : kScore);  // of a tile
   constexpr std::int64_t kFewRows = 16;
   const bool beside =
       few && a.splits > 1 && rows_of(spec) > kFewRows && 2 * static_cast<int>(e.grid) > device.sms;

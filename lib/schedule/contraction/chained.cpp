@@ -84,12 +84,12 @@ std::optional<ChainedPlan> plan_chained(const KernelSpec& spec, const DeviceMode
   e.n_fastest = !prefers(plan.spec, plan.spec.body, of.first_n(), of.first_m(), is_store);
   e.packing = choose_packing(plan.spec, e.n_fastest ? of.first_n() : of.first_m(), 8);
 
-  // What an SM multiplies of its tiles, 4096 operations a clock, or what memory brings.
-  constexpr double kOperations = 4096, kStart = 3;  // a clock; microseconds
+  // What an SM multiplies of its tiles, or what memory brings.
+  constexpr double kStart = 3;  // microseconds
   const double depth = static_cast<double>(spec.extent[k]),
                rounds = std::ceil(static_cast<double>(tiles) / device.sms);
   const double tile = 2.0 * e.tile_m * e.middle * (depth + e.columns);
-  e.microseconds = kStart + std::max(rounds * tile / kOperations / device.clock,
+  e.microseconds = kStart + std::max(rounds * tile / device.tensor_operations / device.clock,
                                      bytes_moved(spec) / device.memory_bandwidth);
   // What is won is a launch and the way through memory (64 x 128 x 128 x 128 on an H200: 2.70 us,
   // 3.05 as two kernels). A chain is not split along k, and an SM's next tile waits for this one's

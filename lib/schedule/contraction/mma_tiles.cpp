@@ -112,7 +112,7 @@ double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   const int warps = t.warps_m * t.warps_n;
   // Of one element of k: multiplications, fragments read from shared memory, what comes from
   // memory.
-  const double multiply = 1.0 * t.m * t.n * w.bytes / 2 / 1200,
+  const double multiply = 1.0 * t.m * t.n * w.bytes / device.mma_operations,
                read = (t.m / t.warps_m + t.n / t.warps_n) * warps * w.bytes / 100.0,
                move = (t.m + t.n) * w.bytes / 48.0;
   // Few warps do not keep an SM busy.

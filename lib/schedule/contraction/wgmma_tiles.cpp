@@ -172,7 +172,7 @@ class TileEstimate {
   double multiply_clocks() const {
     constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
     return 2.0 * t.m * (swapped ? t.n : std::max(t.n, kFewestColumns)) * multiplied /
-           (8192.0 / p.bytes);
+           (2.0 * device.tensor_operations / p.bytes);
   }
   // Every multiplication's rows of A are read with all columns of B.
   double shared_clocks() const {
@@ -345,7 +345,8 @@ double estimate_gradient(const TileProblem& p, const Tile& t, const DeviceModel&
   const double tiles = tiles_of(p, t), rounds = std::ceil(tiles / device.sms),
                steps = std::ceil(p.depth * p.bytes / kStageLine);
   const int each = (p.taps + t.consumers - 1) / t.consumers;
-  const double multiply = 2.0 * t.m * t.n * (kStageLine / p.bytes) / (8192.0 / p.bytes),
+  const double multiply = 2.0 * t.m * t.n * (kStageLine / p.bytes) /
+                          (2.0 * device.tensor_operations / p.bytes),
                moved = static_cast<double>(kInstructionRows + gradient_pixels(p)) * kStageLine;
   const double clocks =
       rounds * (steps * (std::max(multiply, moved / kMove) + kStep) + each * kEpilogueTile);
