@@ -10,7 +10,6 @@
 #include "emit/mask_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
-#include "plan/large_scores.hpp"
 
 namespace sinter {
 namespace {
@@ -142,33 +141,6 @@ void print_row_value(TextWriter& out, const KernelNames& names, int port,
   out.close("}");
 }
 
-// Whether scores may be masks of large numbers, which rounding by log 2 would take apart
-// (RowShift).
-bool takes_masks(const KernelSpec& spec) {
-  const A& a = spec.attention_backward();
-  return a.totals() || std::ranges::any_of(a.score.statements, [&](const Statement& s) {
-           if (s.kind != StatementKind::scalar || s.port < 0) return s.kind == StatementKind::load;
-           return is_large_score(spec.scalars[static_cast<std::size_t>(s.port)].value);
-         });
-}
-
-// What core/wgmma_instruction.cuh is to provide.
-void print_backward_products(TextWriter& out, const AttentionBackwardConfig& e,
-                             const KernelSpec& spec) {
-  if (e.by_warps) return;
-  const auto columns = [&](int i) { return (spec.extent[i] + 7) / 8 * 8; };
-  if (e.wide) {
-    for (const std::int64_t n : std::set<std::int64_t>{e.tile_k / 2, e.tile_k, 64})
-      out.line("SINTER_WGMMA({}, f32)", n);
-    return;
-  }
-  out.line("SINTER_WGMMA({}, f32)", e.tile_q);
-  if (e.last_queries > 0) out.line("SINTER_WGMMA({}, f32)", e.last_queries);
-  out.line("SINTER_WGMMA_NAMED({}, f32)", e.rows_of_dq() || e.parts_of_dq() ? columns(A::d) : 64);
-  for (const std::int64_t n : std::set<std::int64_t>{columns(A::d), columns(A::e)})
-    out.line("SINTER_WGMMA_HELD({})", n);
-}
-
 // Operands, bounds, score and its derivative, what belongs to rows, and results.
 void print_attention_backward(TextWriter& out, const KernelSpec& spec,
                               const AttentionBackwardConfig& e, const KernelNames& names) {
@@ -277,9 +249,6 @@ class AttentionBackwardText : public EngineText {
   std::string_view summary() const override { return "gradients of attention"; }
   std::vector<std::string> words() const override { return {"attention_backward"}; }
   std::vector<const BodyText*> bodies() const override { return {&body_, &weight_}; }
-  void print_instructions(TextWriter& out) const override {
-    print_backward_products(out, e_, spec_);
-  }
   std::vector<MapArgument> maps() const override {
     std::vector<MapArgument> maps;
     if (e_.by_warps) return maps;

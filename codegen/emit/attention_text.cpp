@@ -239,29 +239,6 @@ void print_bounds(TextWriter& out, const AttentionBand& band, const PackedSequen
 
 namespace {
 
-// What core/wgmma_instruction.cuh is to provide. `outputs`: the second product.
-void print_attention_products(TextWriter& out, const AttentionConfig& e,
-                              const KernelSpec& outputs) {
-  if (e.by_warps) return;
-  const std::int64_t width = outputs.extent[AttentionSpec::e];
-  std::vector<std::int64_t> shapes{e.tile_k};
-  const auto add = [&](std::int64_t columns) {
-    if (!std::count(shapes.begin(), shapes.end(), columns)) shapes.push_back(columns);
-  };
-  const std::int64_t whole = (width + 15) / 16 * 16;
-  const bool held = !e.wide && info(e.v.map.type).bytes != 1;  // OutputSums
-  if (e.wide)
-    for (const int columns : own_columns(width)) add(columns);
-  else if (!held)
-    shapes.push_back(whole);
-  if (!e.wide) {
-    out.line("SINTER_WGMMA_NAMED({}, f32)", e.tile_k);
-    shapes.erase(shapes.begin());
-  }
-  for (const std::int64_t columns : shapes) out.line("SINTER_WGMMA({}, f32)", columns);
-  if (held) out.line("SINTER_WGMMA_HELD({})", whole);
-}
-
 // `First`: what of the scores' product is known when the kernel is compiled.
 void print_scores_config(TextWriter& out, const AttentionConfig& e, const KernelNames& names) {
   const BodyText score(e.scores, names, e.scores.body, nullptr),
@@ -370,9 +347,6 @@ class AttentionText : public ContractionText {
   }
   std::string_view summary() const override { return "softmax of products times values"; }
   std::vector<std::string> words() const override { return {"attention"}; }
-  void print_instructions(TextWriter& out) const override {
-    print_attention_products(out, e_, spec_);
-  }
   void print_first(TextWriter& out) const override { print_scores_config(out, e_, names_); }
   std::vector<MapArgument> maps() const override {
     std::vector<MapArgument> maps;

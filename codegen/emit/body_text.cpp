@@ -27,23 +27,6 @@ std::string distribution(const RngAttributes& rng) {
   }
 }
 
-std::vector<bool> values_of_segments(const KernelSpec& spec, const Body& body) {
-  std::vector<bool> found(body.statements.size());
-  if (!spec.as_rowwise() || spec.rowwise().segment == 0) return found;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    const Statement& s = body.statements[i];
-    if (s.per_row) continue;
-    const auto of = [&](int a) { return found[static_cast<std::size_t>(a)]; };
-    const auto same = [&](int a) {
-      return of(a) || body.statements[static_cast<std::size_t>(a)].per_row;
-    };
-    found[i] = s.kind == StatementKind::reduced ||
-               ((s.kind == StatementKind::pointwise || s.kind == StatementKind::convert) &&
-                std::ranges::any_of(s.args, of) && std::ranges::all_of(s.args, same));
-  }
-  return found;
-}
-
 }  // namespace
 
 // Both steps are exact: multiplying by a power of two, and subtracting 0.5 from what is not smaller
@@ -63,12 +46,7 @@ std::string inside_access_name(const std::string& reduction_name) {
 
 BodyText::BodyText(const KernelSpec& spec, const KernelNames& names, const Body& body,
                    const Packing* packing, std::vector<bool> prepared)
-    : spec_(spec),
-      kernel_(names),
-      body_(body),
-      packing_(packing),
-      prepared_(std::move(prepared)),
-      of_segment_(values_of_segments(spec, body)) {
+    : StatementForms(spec, body, packing, std::move(prepared)), kernel_(names) {
   Identifiers identifiers;
   for (const auto& s : body.statements) {
     std::string label = s.label;
@@ -82,74 +60,8 @@ BodyText::BodyText(const KernelSpec& spec, const KernelNames& names, const Body&
       divisor_names_[static_cast<std::size_t>(d)] = identifiers.add(name(d) + "_divisor", "t");
 }
 
-int BodyText::divisor(int i) const {
-  const Statement& s = statement(i);
-  const bool divides = s.kind == StatementKind::pointwise && s.mode == PointwiseMode::div;
-  if (!divides || s.arithmetic != DataType::f32) return -1;
-  const Statement& by = statement(s.args[1]);
-  if (!prepared_.empty()) {
-    const auto is_prepared = [&](int j) { return prepared_[static_cast<std::size_t>(j)]; };
-    return is_prepared(s.args[1]) && !is_prepared(i) && by.arithmetic == DataType::f32 ? s.args[1]
-                                                                                       : -1;
-  }
-  if (!spec_.as_rowwise() || s.per_row || of_segment(i)) return -1;
-  return (by.per_row || of_segment(s.args[1])) && by.arithmetic == DataType::f32 ? s.args[1] : -1;
-}
-
 std::string_view BodyText::divisor_type(int i) const {
-  const Statement& s = statement(i);
-  const bool power = s.kind == StatementKind::convert && s.type == DataType::f8e8m0;
-  return power ? "sinter::math::PowerOfTwo" : "sinter::math::Divisor";
-}
-
-bool BodyText::of_row(int i) const {
-  const Statement& s = statement(i);
-  return packing_ && s.per_row && s.kind == StatementKind::load && s.args.empty();
-}
-
-bool BodyText::packed(int i) const {
-  const Statement& s = statement(i);
-  if (!packing_ || s.per_row) return false;
-  if (s.kind != StatementKind::load && s.kind != StatementKind::store) return false;
-  return packing_->ports[static_cast<std::size_t>(s.port)].kind != PortPack::Kind::apart;
-}
-
-bool BodyText::gathered(int i) const {
-  const Statement& s = statement(i);
-  return s.kind == StatementKind::gather && packing_ && !packing_->gathers.empty() &&
-         packing_->gathers[static_cast<std::size_t>(s.gather)].together;
-}
-
-bool BodyText::staged(int i) const {
-  return packed(i) && packing_->ports[static_cast<std::size_t>(statement(i).port)].kind ==
-                          PortPack::Kind::staged;
-}
-
-bool BodyText::copied(int i) const {
-  const Statement& s = statement(i);
-  if (!spec_.as_pointwise()) return false;
-  if (s.kind != StatementKind::store || !packed(i)) return false;
-  const Statement& from = statement(s.args[0]);
-  if (from.kind != StatementKind::load || !packed(s.args[0])) return false;
-  const KernelPort &port = spec_.ports[static_cast<std::size_t>(from.port)],
-                   &to = spec_.ports[static_cast<std::size_t>(s.port)];
-  const bool whole = port.access.windows.empty() || !ports_of_pack(from.port).empty();
-  return whole && port.type == to.type && port.together == 1 && to.together == 1;
-}
-
-bool BodyText::part(int i) const {
-  const Statement& s = statement(i);
-  return packed(i) &&
-         packing_->ports[static_cast<std::size_t>(s.port)].kind == PortPack::Kind::part;
-}
-
-std::vector<int> BodyText::ports_of_pack(int port) const {
-  std::vector<int> ports;
-  for (std::size_t i = 0; i < packing_->ports.size(); ++i)
-    if (packing_->ports[i].kind == PortPack::Kind::part && packing_->ports[i].into == port)
-      ports.push_back(static_cast<int>(i));
-  if (!ports.empty()) ports.push_back(port);
-  return ports;
+  return is_power_of_two(i) ? "sinter::math::PowerOfTwo" : "sinter::math::Divisor";
 }
 
 std::string BodyText::element(const Statement& s) const {
@@ -172,20 +84,12 @@ std::string BodyText::condition(const Statement& s) const {
   return c.empty() ? c : ", " + c;
 }
 
-// The order of a sum is open, and so is the rounding of the products in it.
 std::string BodyText::accumulation(const Statement& s) const {
   const bool column = s.kind == StatementKind::column;
   const std::string_view all = column ? "columns" : "reductions";
   const std::string& reduction = at(column ? kernel_.column : kernel_.reduction, s.port);
-  const auto i = static_cast<std::size_t>(s.port);
-  const KernelReduction* const r = column ? nullptr : &spec_.rowwise().reductions[i];
-  const ReductionMode mode = column ? spec_.columns[i].mode : r->mode;
-  const DataType type = column ? spec_.columns[i].arithmetic : r->arithmetic;
   const Statement& term = statement(s.args[0]);
-  const bool product = term.kind == StatementKind::pointwise && term.mode == PointwiseMode::mul &&
-                       !term.per_row && term.arithmetic == type &&
-                       (mode == ReductionMode::add || mode == ReductionMode::avg);
-  if (product && spec_.as_rowwise())
+  if (sums_products(s))
     return fmt::format("{}.accumulate_product<{}>({}, {}{})", all, reduction, operand(term, 0),
                        operand(term, 1), condition(s));
   const std::string value = !column && compares_integers(s.port)
@@ -193,22 +97,6 @@ std::string BodyText::accumulation(const Statement& s) const {
                                               at(kernel_.port, term.port), element(term))
                                 : name(s.args[0]);
   return fmt::format("{}.accumulate<{}>({}{})", all, reduction, value, condition(s));
-}
-
-bool BodyText::compares_integers(int i) const {
-  const KernelReduction& r = spec_.rowwise().reductions[static_cast<std::size_t>(i)];
-  if ((r.mode != ReductionMode::max && r.mode != ReductionMode::min) || r.length == 0 ||
-      r.arithmetic != DataType::f64 || has_later_elements(spec_))
-    return false;
-  return std::ranges::all_of(body_.statements, [&](const Statement& s) {
-    if (s.kind != StatementKind::reduce || s.port != i) return true;
-    const Statement& x = statement(s.args[0]);
-    if (x.kind != StatementKind::load || x.arithmetic != DataType::f64 || !packed(s.args[0]) ||
-        !ports_of_pack(x.port).empty())
-      return false;
-    const KernelPort& p = spec_.ports[static_cast<std::size_t>(x.port)];
-    return p.type == DataType::i32 && p.access.windows.empty();
-  });
 }
 
 void BodyText::print(TextWriter& out, int i) const {
@@ -230,19 +118,6 @@ void BodyText::print(TextWriter& out, int i) const {
     out.line("{};", accumulation(s));
   else
     out.line("const {} {} = {};", value_type(s.arithmetic), name(i), expression(i));
-}
-
-bool BodyText::runs_once_a_segment(int i) const {
-  const Statement& s = statement(i);
-  if (s.kind != StatementKind::store) return of_segment(i);
-  return of_segment(s.args[0]) && one_of_segment(s);
-}
-
-// A result of a segment, whose elements all have it.
-bool BodyText::one_of_segment(const Statement& s) const {
-  return spec_.as_rowwise() && spec_.rowwise().segment > 0 && !s.per_row &&
-         !moves_along(spec_.ports[static_cast<std::size_t>(s.port)].access,
-                      spec_.extent.size() - 1);
 }
 
 std::string BodyText::kept(int i) const { return fmt::format("fragment.kept.{}[e]", name(i)); }
@@ -285,23 +160,6 @@ std::string BodyText::load(const Statement& s, int i) const {
                      value_type(s.arithmetic), pointer(s), otherwise);
 }
 
-// Which operand of a sum is a product that it may take in, or -1.
-int BodyText::fused_product(const Statement& s) const {
-  if (!fuses_products_ || s.mode != PointwiseMode::add || s.arithmetic != DataType::f32) return -1;
-  for (std::size_t a = 0; a < s.args.size(); ++a) {
-    const Statement& of = statement(s.args[a]);
-    const auto number = static_cast<std::size_t>(s.args[a]);
-    if (number < prepared_.size() && prepared_[number]) continue;  // its factors are not at hand
-    if (scaled(of) || (of.kind == StatementKind::pointwise && of.mode == PointwiseMode::mul &&
-                       of.arithmetic == DataType::f32))
-      return static_cast<int>(a);
-  }
-  return -1;
-}
-bool BodyText::scaled(const Statement& s) const {
-  return !factor_.empty() && s.kind == StatementKind::accumulator && s.dim == 0;
-}
-
 // The struct of pointwise.hpp has the mode's name, and takes its parameters after its operands.
 std::string BodyText::pointwise(const Statement& s, int i) const {
   if (const int d = divisor(i); d >= 0)
@@ -334,10 +192,6 @@ std::string BodyText::integer(int port) const {
   if (port < 0) return "args." + at(kernel_.scalar_integer, -1 - port);
   return fmt::format("sinter::integer<Config::{}>(args.{})", at(kernel_.access, port),
                      at(kernel_.port, port));
-}
-
-bool BodyText::drawn(int i) const {
-  return packing_ && !packing_->drawn.empty() && packing_->drawn[static_cast<std::size_t>(i)] > 0;
 }
 
 std::string BodyText::draw(int i) const {
@@ -406,9 +260,7 @@ std::string BodyText::expression(int i) const {
       return cast(constant(s), fits_f32(type) ? DataType::f32 : DataType::f64, s.arithmetic);
     }
     case StatementKind::index:
-      // Of neighbours, one index is converted, which is slow, and the distance added to it.
-      if (!spec_.as_contraction() && packing_ && packing_->width > 1 && packing_->dim == s.dim &&
-          s.arithmetic == DataType::f32 && !s.per_row)
+      if (counts_from_place(i))
         return fmt::format("static_cast<float>(c.at[{0}] - e) + static_cast<float>(e)", s.dim);
       return fmt::format("static_cast<{}>(c.at[{}])", value_type(s.arithmetic), s.dim);
     case StatementKind::pointwise:

@@ -32,10 +32,6 @@ class ChainedText : public ContractionText {
 
   std::string header() const override { return "contraction_chained"; }
   std::string_view summary() const override { return "two products on tensor cores"; }
-  void print_instructions(TextWriter& out) const override {
-    out.line("SINTER_WGMMA({}, f32)", e_.middle);
-    if (e_.columns != e_.middle) out.line("SINTER_WGMMA({}, f32)", e_.columns);
-  }
   void print_first(TextWriter& out) const override {
     print_product_config(out, e_.first, e_.wide_index, names_, {});
   }

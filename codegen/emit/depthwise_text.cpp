@@ -147,26 +147,6 @@ class DepthwisePlanesText : public DepthwiseText {
   const int beside_;
 };
 
-class ChannelsGradientText : public DepthwiseText {
- public:
-  ChannelsGradientText(const ScheduledKernel& kernel, const KernelNames& names)
-      : DepthwiseText(kernel, names, "_channels_gradient") {}
-
-  void print_instructions(TextWriter& out) const override {
-    out.line("SINTER_WGMMA_NAMED({}, f32)", kernel_.as<ChannelsGradientConfig>()->product_columns);
-  }
-};
-
-class RunsGradientText : public DepthwiseText {
- public:
-  RunsGradientText(const ScheduledKernel& kernel, const KernelNames& names)
-      : DepthwiseText(kernel, names, "_runs_gradient") {}
-
-  void print_instructions(TextWriter& out) const override {
-    out.line("SINTER_WGMMA_HELD({})", kernel_.as<RunsGradientConfig>()->filters);
-  }
-};
-
 // Whose results leave by TMA, and who reads by TMA what lies beside them.
 class BoxedResultsText : public DepthwiseText {
  public:
@@ -381,11 +361,11 @@ EngineTextPtr engine_text(const NarrowGroupsGradientConfig&, const ScheduledKern
 }
 EngineTextPtr engine_text(const ChannelsGradientConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
-  return std::make_unique<ChannelsGradientText>(kernel, names);
+  return std::make_unique<DepthwiseText>(kernel, names, "_channels_gradient");
 }
 EngineTextPtr engine_text(const RunsGradientConfig&, const ScheduledKernel& kernel,
                           const KernelNames& names) {
-  return std::make_unique<RunsGradientText>(kernel, names);
+  return std::make_unique<DepthwiseText>(kernel, names, "_runs_gradient");
 }
 
 }  // namespace sinter

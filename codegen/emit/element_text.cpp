@@ -6,6 +6,7 @@
 #include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
 #include "plan/liveness.hpp"
+#include "schedule/hoisted_values.hpp"
 
 namespace sinter {
 
@@ -20,35 +21,33 @@ class Printed {
       : function_(f),
         same_(same_along(spec, f.body, rows_and_keys)),
         text_(spec, names, f.body, nullptr, same_),
-        size_(f.body.statements.size()),
-        of_element_(size_),
-        members_(size_),
-        divisors_(size_) {
+        hoisted_(hoisted_values(text_, same_)) {
     text_.fuse_products();
     text_.scale_sums(f.factor);
-    need(text_.size() - 1);
-    if (f.takes_drawn) take_drawn();
+    if (f.takes_drawn) text_.take_drawn(drawn_by_caller(text_, hoisted_));
   }
 
   void print_members(TextWriter& out) const {
     each([&](int i) {
-      if (at(members_, i))
+      if (at(hoisted_.values, i))
         out.line("{} {};", value_type(text_.statement(i).arithmetic), member(text_.name(i)));
-      if (at(divisors_, i)) out.line("sinter::math::Divisor {};", member(text_.divisor_name(i)));
+      if (at(hoisted_.divisors, i))
+        out.line("sinter::math::Divisor {};", member(text_.divisor_name(i)));
     });
   }
   // Of an OfHead with the name `of_head`.
   void print_preparation(TextWriter& out) const {
     std::vector<int> roots;
     each([&](int i) {
-      if (at(members_, i) || at(divisors_, i)) roots.push_back(i);
+      if (at(hoisted_.values, i) || at(hoisted_.divisors, i)) roots.push_back(i);
     });
     if (roots.empty()) return;
     out.open("{{");
     print_statements(out, text_, live_statements(text_.body(), roots));
     for (const int i : roots) {
-      if (at(members_, i)) out.line("of_head.{} = {};", member(text_.name(i)), text_.name(i));
-      if (at(divisors_, i))
+      if (at(hoisted_.values, i))
+        out.line("of_head.{} = {};", member(text_.name(i)), text_.name(i));
+      if (at(hoisted_.divisors, i))
         out.line("of_head.{} = {};", member(text_.divisor_name(i)), text_.name(i));
     }
     out.close("}");
@@ -77,27 +76,18 @@ class Printed {
         function_.name, suffix, coordinates, function_.operands,
         text_.taken() >= 0 ? ", bool drawn" : "", suffix.empty() ? "" : ", const float* beside");
     each([&](int i) {
-      if (at(members_, i))
+      if (at(hoisted_.values, i))
         out.line("const {} {} = of_head.{};", value_type(text_.statement(i).arithmetic),
                  text_.name(i), member(text_.name(i)));
-      if (at(divisors_, i))
+      if (at(hoisted_.divisors, i))
         out.line("const sinter::math::Divisor& {} = of_head.{};", text_.divisor_name(i),
                  member(text_.divisor_name(i)));
-      if (at(of_element_, i)) text_.print(out, i);
+      if (at(hoisted_.of_element, i)) text_.print(out, i);
     });
     out.line("return {};", text_.name(text_.size() - 1));
     out.close("}");
   }
 
-  void take_drawn() {
-    std::vector<int> drawn;
-    each([&](int i) {
-      if (text_.statement(i).kind == StatementKind::random) drawn.push_back(i);
-    });
-    if (drawn.size() == 1 && at(of_element_, drawn[0]) &&
-        text_.statement(drawn[0]).rng.distribution == Distribution::bernoulli)
-      text_.take_drawn(drawn[0]);
-  }
   static bool at(const std::vector<bool>& v, int i) { return v[static_cast<std::size_t>(i)]; }
   template <class F>
   void each(const F& f) const {
@@ -106,31 +96,10 @@ class Printed {
   std::string member(const std::string& name) const {
     return fmt::format("{}_{}", function_.name, name);
   }
-  // Constants of the kernel's arguments and indices cost nothing where they are used.
-  bool worth_a_member(int i) const {
-    const StatementKind kind = text_.statement(i).kind;
-    return at(same_, i) && kind != StatementKind::scalar && kind != StatementKind::index;
-  }
-  void need(int i) {
-    if (worth_a_member(i)) {
-      members_[static_cast<std::size_t>(i)] = true;
-      return;
-    }
-    if (at(of_element_, i)) return;
-    of_element_[static_cast<std::size_t>(i)] = true;
-    const int divisor = text_.divisor(i);
-    for (const int a : text_.statement(i).args)
-      if (a == divisor)
-        divisors_[static_cast<std::size_t>(a)] = true;
-      else
-        need(a);
-  }
-
   const ElementFunction& function_;
   const std::vector<bool> same_;
   BodyText text_;
-  const std::size_t size_;
-  std::vector<bool> of_element_, members_, divisors_;
+  const HoistedValues hoisted_;
 };
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "emit/tensor_cores_text.hpp"
 #include "plan/access.hpp"
 #include "plan/canonical_text.hpp"
+#include "schedule/wgmma_instructions.hpp"
 
 namespace sinter {
 namespace {
@@ -49,6 +50,16 @@ bool uses(const ScheduledKernel& kernel, StatementKind kind) {
   return false;
 }
 
+void print_instructions(TextWriter& out, const ScheduledKernel& kernel) {
+  using Sums = WgmmaInstruction::Sums;
+  for (const WgmmaInstruction& i : wgmma_instructions(kernel))
+    if (i.sums == Sums::held)
+      out.line("SINTER_WGMMA_HELD({})", i.columns);
+    else
+      out.line("SINTER_WGMMA{}({}, {})", i.sums == Sums::named ? "_NAMED" : "", i.columns,
+               i.integers ? "s32" : "f32");
+}
+
 void print_includes(TextWriter& out, const ScheduledKernel& kernel, const EngineText& engine) {
   const auto device = [&out](std::string_view path) {
     out.line("#include \"sinter/device/{}.cuh\"", path);
@@ -60,7 +71,7 @@ void print_includes(TextWriter& out, const ScheduledKernel& kernel, const Engine
   for (const auto& header : engine.more_headers()) device(header);
   if (uses(kernel, StatementKind::random)) device("core/philox");
   if (uses(kernel, StatementKind::pointwise)) out.line("#include \"sinter/ops/pointwise.hpp\"");
-  engine.print_instructions(out);
+  print_instructions(out, kernel);
 }
 
 // The user's names, where there are any, and at most four words on what the kernel does.

@@ -37,8 +37,6 @@ class EngineText {
   virtual std::string_view summary() const = 0;
   // Further ones, by their paths below sinter/device.
   virtual std::vector<std::string> more_headers() const { return {}; }
-  // What the instructions of the device library are to be defined for.
-  virtual void print_instructions(TextWriter&) const {}
   // What the entry's name says of it, besides the modes of its statements.
   virtual std::vector<std::string> words() const { return {}; }
   // Of Config: types in front of the constants, and what the engine alone has behind them.

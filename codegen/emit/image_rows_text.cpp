@@ -32,9 +32,6 @@ class ImageRowsText : public ContractionText {
   std::string_view summary() const override {
     return "sums of products on tensor cores, of few channels";
   }
-  void print_instructions(TextWriter& out) const override {
-    out.line("SINTER_WGMMA({}, f32)", e_.tile.n);
-  }
   void print_own_config(TextWriter& out) const override {
     const auto seen = [](const SeenPixels& s) {
       return fmt::format("sinter::contraction::SeenPixels<{}, {}, {}>", s.base, s.step, s.taps);

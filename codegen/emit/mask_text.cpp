@@ -62,13 +62,9 @@ std::string range_of(const MaskOfPairs& of, const BodyText& text, int i) {
 
 }  // namespace
 
-// Quotients and remainders by a number that the compiler knows need no division and no branches.
 void print_mask(TextWriter& out, const MaskOfPairs& of) {
   const bool blocks = is_block_mask(of.mask);
-  const bool divides = std::ranges::any_of(of.mask.statements, [](const Statement& s) {
-    return s.kind == StatementKind::pointwise &&
-           (s.mode == PointwiseMode::div || s.mode == PointwiseMode::mod);
-  });
+  const bool divides = mask_divides(of.mask);
   out.line("static constexpr int mask_block = {};", blocks ? kMaskBlock : 0);
   out.line("static constexpr bool mask_divides = {};", divides);
   if (blocks) {

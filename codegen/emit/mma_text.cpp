@@ -10,14 +10,11 @@
 namespace sinter {
 namespace {
 
-// What a thread holds of a port. `steps`: of how many steps.
-std::string held_type(const KernelSpec& spec, const MmaOperand& o, std::size_t port, int steps) {
+// What a thread holds of a port.
+std::string held_type(const KernelSpec& spec, const MmaOperand& o, std::size_t port) {
   const PortPack& pack = o.packing.ports[port];
   const DataType of = spec.ports[port].type;
-  // Measured with several steps alone. (One step: i8 52.4 us instead of 54.6, scaled 69.0 and 62.4;
-  // four 31.3 and 37.0, scaled 32.0 and 35.0; see held_tile.)
-  const bool bytes = (steps > 1 || o.streamed) && o.packing.width % 4 == 0 &&
-                     (of == DataType::i8 || of == DataType::u8);
+  const bool bytes = o.byte_packs && (of == DataType::i8 || of == DataType::u8);
   const auto type = storage_type(spec.ports[port].type);
   switch (pack.kind) {
     case PortPack::Kind::same:
@@ -55,7 +52,7 @@ void print_streamed(TextWriter& out, const KernelSpec& spec, const MmaOperand& o
                     std::size_t port) {
   out.line("static constexpr bool streamed = true;");
   out.open("SINTER_DEVICE static auto pack(const float4& bytes) {{");
-  out.line("{} pack;", held_type(spec, o, port, 1));
+  out.line("{} pack;", held_type(spec, o, port));
   for (int i = 0; i < 4; ++i)
     out.line("pack.set_word({}, __float_as_uint(bytes.{}));", i, "xyzw"[i]);
   out.line("return pack;");
@@ -63,12 +60,12 @@ void print_streamed(TextWriter& out, const KernelSpec& spec, const MmaOperand& o
 }
 
 void print_operand_fragment(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                            const MmaOperand& o, int steps) {
+                            const MmaOperand& o) {
   std::vector<std::size_t> held;
   for (std::size_t i = 0; i < spec.ports.size(); ++i)
     if (o.packing.ports[i].kind != PortPack::Kind::apart) held.push_back(i);
   out.open("struct Fragment {{");
-  for (std::size_t i : held) out.line("{} {};", held_type(spec, o, i, steps), names.port[i]);
+  for (std::size_t i : held) out.line("{} {};", held_type(spec, o, i), names.port[i]);
   out.open("SINTER_DEVICE void fetch(const Args& args, const Coord& c, int count) {{");
   for (std::size_t i : held) {
     const auto [first, end] = reach(spec, spec.ports[i].access);
@@ -87,8 +84,7 @@ void print_operand_fragment(TextWriter& out, const KernelSpec& spec, const Kerne
 // The struct that tells how one operand comes to shared memory. `body` knows the operand's packing,
 // `steps` are those that registers hold.
 void print_mma_operand(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
-                       const BodyText& body, const MmaOperand& o, int steps,
-                       std::string_view struct_name) {
+                       const BodyText& body, const MmaOperand& o, std::string_view struct_name) {
   out.open("struct {} {{", struct_name);
   out.line(
       "static constexpr bool k_fastest = {}, ragged = {}, copied = {}, joined = {}, plain = {};",
@@ -102,7 +98,7 @@ void print_mma_operand(TextWriter& out, const KernelSpec& spec, const KernelName
     if (o.streamed) print_streamed(out, spec, o, port);
     out.line("struct Fragment {{}};");
   } else {
-    print_operand_fragment(out, spec, names, o, steps);
+    print_operand_fragment(out, spec, names, o);
     if (o.plain) {
       out.line("template <class Number>");
       out.open(
@@ -145,8 +141,8 @@ class MmaText : public ContractionText {
   void print_structs(TextWriter& out) const override {
     print_rows(out);
     print_fragment(out, kernel_, names_, body_);
-    print_mma_operand(out, spec_, names_, a_, e_.a, e_.tile.held_steps, "OperandA");
-    print_mma_operand(out, spec_, names_, b_, e_.b, e_.tile.held_steps, "OperandB");
+    print_mma_operand(out, spec_, names_, a_, e_.a, "OperandA");
+    print_mma_operand(out, spec_, names_, b_, e_.b, "OperandB");
     print_recomputed(out, spec_, names_, e_.counted);
     print_packed_epilogue(out, spec_, names_, body_, {.counted = &e_.counted});
   }
@@ -170,7 +166,7 @@ class MmaText : public ContractionText {
   }
 
  protected:
-  std::string_view sum() const override { return e_.promote_every > 0 ? "int" : "float"; }
+  std::string_view sum() const override { return e_.sums_integers() ? "int" : "float"; }
 
  private:
   const MmaConfig& e_;

@@ -7,7 +7,7 @@
 #include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
 #include "plan/access.hpp"
-#include "plan/liveness.hpp"
+#include "schedule/rowwise/phases.hpp"
 
 namespace sinter {
 namespace {
@@ -33,12 +33,6 @@ void print_function(TextWriter& out, std::string_view signature, const std::vect
   out.open("SINTER_DEVICE {} {{", signature);
   for (int i : statements) print(i);
   out.close("}");
-}
-
-// Whether the statement may not run for elements out of the row.
-bool reaches_memory(const Statement& s) {
-  return s.kind == StatementKind::load || s.kind == StatementKind::store ||
-         s.kind == StatementKind::gather;
 }
 
 void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
@@ -122,24 +116,22 @@ void print_once(TextWriter& out, std::map<int, std::string>& lines, int i, const
 // Everything that a phase's stores and reduces need. Values of the row become members, where the
 // elements and the stores of the row find them. `columns`: values are reduced down them, too.
 void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body,
-                 const RowwiseConfig& schedule, int phase, bool columns, Known& known) {
+                 const RowwiseConfig& schedule, int number, const PhaseStatements& phase,
+                 bool columns, Known& known) {
   const Packing& packing = schedule.packing;
-  const std::vector<bool> live =
-      live_statements(body.body(), effects(body.body(), phase), known.kept);
-  std::vector<int> row, segment, element, row_stores;
+  const std::vector<bool>& live = phase.live;
   std::set<int> members, divisors;
-  for (int i = 0; i < body.size(); ++i) {
-    if (!live[static_cast<std::size_t>(i)]) continue;
-    const Statement& s = body.statement(i);
-    const bool store = s.kind == StatementKind::store;
-    const bool of_row = s.per_row && (store || !acts(s));
-    const bool of_segment = body.runs_once_a_segment(i);
-    (of_segment ? segment : !of_row ? element : store ? row_stores : row).push_back(i);
-    if (!of_row || store)
-      for (int a : s.args)
+  const auto add_members = [&](const std::vector<int>& statements, bool of_segment) {
+    for (int i : statements)
+      for (int a : body.statement(i).args)
         if (body.statement(a).per_row || (!of_segment && body.of_segment(a))) members.insert(a);
-    if (const int d = body.divisor(i); d >= 0) divisors.insert(d);
-  }
+  };
+  add_members(phase.of_segment, true);
+  add_members(phase.of_element, false);
+  add_members(phase.row_stores, false);
+  for (int i = 0; i < body.size(); ++i)
+    if (const int d = body.divisor(i); d >= 0 && live[static_cast<std::size_t>(i)])
+      divisors.insert(d);
   std::set<int> first, weights, again;
   for (int p : packed_ports(body, live, StatementKind::load)) {
     const PortPack& pack = packing.ports[static_cast<std::size_t>(p)];
@@ -150,9 +142,9 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   for (int i : drawn_numbers(body, live))
     (known.drawn.insert(i).second ? drawn : drawn_again).push_back(i);
 
-  out.open("struct Phase{} {{", phase);
-  out.line("static constexpr int number = {};", phase);
-  out.line("static constexpr bool has_elements = {};", !element.empty());
+  out.open("struct Phase{} {{", number);
+  out.line("static constexpr int number = {};", number);
+  out.line("static constexpr bool has_elements = {};", !phase.of_element.empty());
   for (int i : members)
     out.line("{} {} = 0;", value_type(body.statement(i).arithmetic), body.name(i));
   for (int i : divisors) out.line("{} {};", body.divisor_type(i), body.divisor_name(i));
@@ -166,11 +158,11 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   print_function(out,
                  "void row(const Args& args, const Coord& c, const RowFragment& of_row, "
                  "const Reductions& reductions)",
-                 row, print_value);
-  if (!segment.empty())
+                 phase.of_row, print_value);
+  if (!phase.of_segment.empty())
     print_function(out,
                    "void segment(const Args& args, const Coord& c, const Reductions& reductions)",
-                   segment, print_value);
+                   phase.of_segment, print_value);
   const auto print = [&](int i) {
     const bool keeps = std::ranges::find(schedule.kept, i) != schedule.kept.end();
     if (known.kept.contains(i)) {
@@ -191,10 +183,7 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   print_moves(out, names, body, "fetch", "", again, "refetch");
   print_draws(out, body, drawn, drawn_again);
   if (schedule.aligned_by >= 0) {
-    const bool anywhere = std::none_of(element.begin(), element.end(), [&](int i) {
-      return reaches_memory(body.statement(i)) && !body.packed(i);
-    });
-    out.line("static constexpr bool anywhere = {};", anywhere);
+    out.line("static constexpr bool anywhere = {};", phase.anywhere);
     std::set<int> fetched = first;
     fetched.insert(weights.begin(), weights.end());
     print_cut(out, names, packing, fetched, "cut");
@@ -218,22 +207,18 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
                  fmt::format("void element(const Args& args, const Coord& c, int e, "
                              "Fragment<width>& fragment, Reductions& reductions{}) const",
                              columns ? ", ColumnReductions& columns" : ""),
-                 element, print);
+                 phase.of_element, print);
   print_moves(out, names, body, "flush", "const ", packed_ports(body, live, StatementKind::store),
               "flush");
-  print_function(out, "void store_row(const Args& args, const Coord& c) const", row_stores, print);
-  const bool together =
-      !schedule.row_aligned.empty() && packing.width > 1 && !row_stores.empty() &&
-      std::ranges::all_of(row_stores, [&](int i) {
-        return schedule.row_aligned[static_cast<std::size_t>(body.statement(i).port)] > 0;
-      });
-  if (together) {
+  print_function(out, "void store_row(const Args& args, const Coord& c) const", phase.row_stores,
+                 print);
+  if (phase.stores_rows) {
     out.line("static constexpr bool stores_rows = true;");
     out.line("template <class Phase, int rows>");
     out.open(
         "SINTER_DEVICE static void store_rows(const Args& args, const Coord& c, "
         "const Phase (&phase)[rows]) {{");
-    for (int i : row_stores) {
+    for (int i : phase.row_stores) {
       const auto port = static_cast<std::size_t>(body.statement(i).port);
       out.line("sinter::store_rows<Config::{}, {}, &Phase::{}>(args.{}, c, phase);",
                names.access[port], schedule.row_aligned[port], body.name(body.statement(i).args[0]),
@@ -266,8 +251,10 @@ class RowwiseText : public EngineText {
     print_row_fragment(out, spec_, names_, e_, body_);
     std::string phases;
     Known known;
+    const auto statements = phase_statements(body_, e_, spec_.rowwise().phases);
     for (int p = 0; p < spec_.rowwise().phases; ++p) {
-      print_phase(out, names_, body_, e_, p, !spec_.columns.empty(), known);
+      print_phase(out, names_, body_, e_, p, statements[static_cast<std::size_t>(p)],
+                  !spec_.columns.empty(), known);
       phases += fmt::format("{}Phase{}", p ? ", " : "", p);
     }
     out.line("using Phases = sinter::List<{}>;", phases);

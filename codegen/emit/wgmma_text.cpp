@@ -8,15 +8,6 @@
 namespace sinter {
 namespace {
 
-// The number of columns and the type of sums that core/wgmma_named.cuh is to provide.
-void print_wgmma(TextWriter& out, const WgmmaConfig& e) {
-  // Of a filter gradient the columns of some taps; of swapped products a consumer's pixels.
-  const int columns = e.taps_each > 0     ? kStageLine / e.operand_bytes * e.taps_together
-                      : swaps_products(e) ? rows_of_consumer(e.tile)
-                                          : e.tile.n;
-  out.line("SINTER_WGMMA_NAMED({}, {})", columns, e.integers ? "s32" : "f32");
-}
-
 // The scales of operands that have one for each block of k.
 void print_scales(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
                   const WgmmaConfig& e) {
@@ -34,11 +25,6 @@ void print_scales(TextWriter& out, const KernelSpec& spec, const KernelNames& na
   print(e.b, c.b().body, "ScaleB");
   if (e.b2) print(*e.b2, c.b(1).body, "ScaleB2");
   out.line("using Scales = sinter::contraction::BlockScales<{}>;", types);
-}
-
-// Whether TMA loads it, and not threads: rows that a table names, or that begin anywhere.
-bool loads_by_map(const KernelSpec& spec, const BoxedOperand& o, bool is_a) {
-  return o.source != BoxedOperand::Source::shifted && !(is_a && spec.contraction().rows.gathers());
 }
 
 void print_operand_by_threads(TextWriter& out, const KernelSpec& spec, const KernelNames& names,
@@ -59,7 +45,7 @@ void print_operand_of_tiles(TextWriter& out, const KernelSpec& spec, const Wgmma
                             const KernelNames& names, const BoxedOperand& o, bool is_a) {
   const std::string_view struct_name = is_a ? "OperandA" : "OperandB",
                          map = is_a ? "map_a" : "map_b";
-  if (!loads_by_map(spec, o, is_a))
+  if (!loaded_by_tma(spec, o, is_a))
     print_operand_by_threads(out, spec, names, o, struct_name);
   else if (o.source == BoxedOperand::Source::boxes)
     print_boxed_operand(out, o, struct_name, map);
@@ -80,11 +66,10 @@ class WgmmaText : public ContractionText {
                                                         : e_.resident    ? "_resident"
                                                                          : "")};
   }
-  void print_instructions(TextWriter& out) const override { print_wgmma(out, e_); }
   std::vector<MapArgument> maps() const override {
     std::vector<MapArgument> maps;
-    if (loads_by_map(spec_, e_.a, true)) add_maps(maps, e_.a, "map_a");
-    if (loads_by_map(spec_, e_.b, false)) add_maps(maps, e_.b, "map_b");
+    if (loaded_by_tma(spec_, e_.a, true)) add_maps(maps, e_.a, "map_a");
+    if (loaded_by_tma(spec_, e_.b, false)) add_maps(maps, e_.b, "map_b");
     if (e_.b2) add_maps(maps, *e_.b2, "map_b2");
     if (e_.result) add_maps(maps, *e_.result, "map_result");
     return maps;

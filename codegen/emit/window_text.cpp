@@ -74,18 +74,25 @@ std::string tap_of_batch(const ConvolutionWindow& w, const Dims& extent) {
   return text.empty() ? "" : ", " + text;
 }
 
-// Those of TMA's instruction for pixels that stay, which taps that batch entries number move.
-std::string offsets_of_pixels(const BoxedOperand& o, const ConvolutionWindow& w) {
-  bool moved = false;
-  std::string along;
-  for (std::size_t i = 1; i < w.axes.size() && !o.of_result; ++i) {
-    const BatchStep& tap = w.axes[i].tap;
-    moved |= tap.index >= 0;
-    along += along.empty() ? "" : ", ";
-    along +=
-        tap.index < 0 ? "0" : fmt::format("static_cast<int>(c.at[{}]) * {}", tap.index, tap.step);
+// See PixelOffsets.
+std::string offsets_of_pixels(const ConvolutionWindow& w, PixelOffsets by) {
+  switch (by) {
+    case PixelOffsets::tap:
+      return "at.offsets()";
+    case PixelOffsets::plane:
+      return "at.plane()";
+    case PixelOffsets::none:
+      return "at.no_offsets()";
+    case PixelOffsets::tap_of_batch:
+      break;
   }
-  return moved ? "at.moved(" + along + ")" : "at.no_offsets()";
+  std::vector<std::string> along;
+  for (std::size_t i = 1; i < w.axes.size(); ++i) {
+    const BatchStep& tap = w.axes[i].tap;
+    along.push_back(
+        tap.index < 0 ? "0" : fmt::format("static_cast<int>(c.at[{}]) * {}", tap.index, tap.step));
+  }
+  return fmt::format("at.moved({})", fmt::join(along, ", "));
 }
 
 }  // namespace
@@ -108,13 +115,9 @@ void print_window_operand(TextWriter& out, const KernelSpec& spec, const BoxedOp
   out.open("                               unsigned barrier, unsigned blocks) {{");
   out.line("const sinter::contraction::WindowPlace<Config::{}> at(c, row, k{});",
            o.of_result ? "ResultWindow" : "Window", tap_of_batch(w, spec.extent));
-  const bool planes = std::any_of(w.axes.begin(), w.axes.end(),
-                                  [](const WindowAxis& a) { return a.step > 1 || a.apart; });
   if (o.source == BoxedOperand::Source::pixels)
     out.line("sinter::hopper::load_pixels(args.{}, to, barrier, blocks, {}, {});", map,
-             !resident ? std::string("at.offsets()")
-             : planes  ? "at.plane()"
-                       : offsets_of_pixels(o, w),
+             offsets_of_pixels(w, pixel_offsets(w, resident, o.of_result)),
              window_coordinates(o, w));
   else
     out.line("sinter::hopper::load_box(args.{}, to, barrier, blocks, {});", map,
@@ -157,11 +160,7 @@ void print_window(TextWriter& out, const WgmmaConfig& e) {
   const ConvolutionWindow& w = *e.window;
   const bool images = e.b.source == BoxedOperand::Source::images;
   const int line = images ? static_cast<int>(e.b.map.box[1]) : kStageLine / e.operand_bytes;
-  // Of a gradient whose pixels stay, lines of images.
-  const auto has_parts = [](const BoxedOperand& o) {
-    return o.of_result && o.source == BoxedOperand::Source::pixels && !o.image_steps.empty();
-  };
-  const bool parts = has_parts(e.a) || has_parts(e.b);
+  const bool parts = e.a.has_parts() || e.b.has_parts();
   print_window(out, w, line, "Window", false, parts);
   if (e.a.of_result || e.b.of_result) print_window(out, w, line, "ResultWindow", true, parts);
   Dims order;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "plan/access.hpp"
+#include "plan/large_scores.hpp"
 #include "schedule/attention/backward_mma.hpp"
 #include "schedule/attention/backward_time.hpp"
 #include "schedule/attention/forward_mma.hpp"
@@ -329,6 +330,14 @@ bool runs_by_warps(DataType multiplied, const DeviceModel& device) {
 }
 
 }  // namespace
+
+bool takes_masks(const KernelSpec& spec) {
+  const A& a = spec.attention_backward();
+  return a.totals() || std::ranges::any_of(a.score.statements, [&](const Statement& s) {
+           if (s.kind != StatementKind::scalar || s.port < 0) return s.kind == StatementKind::load;
+           return is_large_score(spec.scalars[static_cast<std::size_t>(s.port)].value);
+         });
+}
 
 std::vector<ProductOperand A::*> not_loadable_backward(const KernelSpec& spec,
                                                        const DeviceModel& device) {

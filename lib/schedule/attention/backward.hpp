@@ -54,6 +54,10 @@ struct AttentionBackwardConfig : Launch {
   int producer_registers = 24, consumer_registers = 240;
 };
 
+// Whether scores may be masks of large numbers, which rounding by log 2 would take apart (RowShift
+// of codegen/device/family/attention_softmax.cuh).
+bool takes_masks(const KernelSpec& spec);
+
 // Pairs of query and key that the SM with the most of them multiplies, one after another. `heads`:
 // of K, each of which has so many `tiles` of keys.
 double pairs_of_an_sm(const KernelSpec& spec, const AttentionBackwardConfig& e, std::int64_t heads,

@@ -97,6 +97,9 @@ bool visits_seen_tiles(const KernelSpec& spec, const DeviceModel& device);
 // A mask has a bit a block of so many rows and keys.
 inline constexpr int kMaskBlock = 128;
 bool is_block_mask(const Body& mask);
+// Whether one by indices divides: its constants are then written out, so that quotients and
+// remainders need no division and no branches.
+bool mask_divides(const Body& mask);
 // Of a kernel of either direction, the share of the band's tiles of pairs that a mask by indices
 // lets it visit.
 double visited_share(const KernelSpec& spec);

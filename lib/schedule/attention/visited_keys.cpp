@@ -36,6 +36,13 @@ bool is_block_mask(const Body& mask) {
   return !mask.statements.empty() && mask.statements.front().kind == StatementKind::gather;
 }
 
+bool mask_divides(const Body& mask) {
+  return std::ranges::any_of(mask.statements, [](const Statement& s) {
+    return s.kind == StatementKind::pointwise &&
+           (s.mode == PointwiseMode::div || s.mode == PointwiseMode::mod);
+  });
+}
+
 bool visits_seen_tiles(const KernelSpec& spec, const DeviceModel& device) {
   constexpr std::int64_t kWidestOfTiles = 256;  // columns of one instruction
   const AttentionSpec& a = spec.attention();

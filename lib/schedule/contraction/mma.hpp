@@ -25,7 +25,8 @@ struct MmaOperand {
   // Copied as it is: bytes along k, which threads convert behind shared memory.
   bool streamed = false;
   bool plain = false;  // not copied as a factor: but loaded, and its pairs need no float between
-  Packing packing;     // neighbours that move together
+  bool byte_packs = false;  // packs of integers of 8 bits stay words until they are converted
+  Packing packing;          // neighbours that move together
 };
 
 struct MmaTile {
@@ -49,6 +50,7 @@ struct MmaConfig : Launch {
   Packing packing;          // of the epilogue
   CountedProducts counted;  // where a sum that is not finite is computed again
   bool cuda_cores() const { return number == DataType::f32; }
+  bool sums_integers() const { return promote_every > 0; }
 };
 
 struct EstimatedMmaTile {

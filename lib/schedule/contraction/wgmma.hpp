@@ -49,6 +49,21 @@ struct ConvolutionWindow {
   std::vector<ResultBound> bounds;
 };
 
+// What TMA's instruction for pixels adds to their coordinates: the place of a tap; of pixels that
+// stay in shared memory nothing, the plane of a stride, or what a tap that batch entries number
+// moves them by.
+enum class PixelOffsets : std::uint8_t { tap, none, plane, tap_of_batch };
+inline PixelOffsets pixel_offsets(const ConvolutionWindow& w, bool resident, bool of_result) {
+  if (!resident) return PixelOffsets::tap;
+  const auto& axes = w.axes;
+  if (std::ranges::any_of(axes, [](const WindowAxis& a) { return a.step > 1 || a.apart; }))
+    return PixelOffsets::plane;
+  const bool moved =
+      !of_result && std::any_of(axes.begin() + 1, axes.end(),
+                                [](const WindowAxis& a) { return a.tap.index >= 0; });
+  return moved ? PixelOffsets::tap_of_batch : PixelOffsets::none;
+}
+
 // An operand that is loaded in boxes, or by im2col.
 struct BoxedOperand {
   enum class Source : std::uint8_t {
@@ -78,6 +93,8 @@ struct BoxedOperand {
   std::vector<BoxedOperand> behind;
   std::int64_t from = 0;
 
+  // Of a gradient: results whose images are lines of the parts that their sums have.
+  bool has_parts() const { return of_result && source == Source::pixels && !image_steps.empty(); }
   // Whether it is loaded by the same instructions as `other`, of another spec, but for the extents
   // and strides of the tensor, and the box.
   bool loads_like(const BoxedOperand& other) const {
@@ -140,6 +157,10 @@ struct WgmmaConfig : WarpgroupConfig {
 // Threads bring an operand whose lines begin anywhere.
 inline bool shifts_lines(const WgmmaConfig& e) {
   return e.a.source == BoxedOperand::Source::shifted || e.b.source == BoxedOperand::Source::shifted;
+}
+// Whether TMA loads an operand, and not threads: rows that a table names, or that begin anywhere.
+inline bool loaded_by_tma(const KernelSpec& spec, const BoxedOperand& o, bool is_a) {
+  return o.source != BoxedOperand::Source::shifted && !(is_a && spec.contraction().rows.gathers());
 }
 // Or they read the left one from shared memory.
 inline bool loaded_by_threads(const WgmmaConfig& e) {

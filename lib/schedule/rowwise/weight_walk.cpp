@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "plan/access.hpp"
+#include "plan/liveness.hpp"
 #include "schedule/rowwise/rowwise_parts.hpp"
 
 namespace sinter {
