@@ -160,7 +160,8 @@ class ContractionPattern final : public Pattern {
   // estimates.)
   static bool sums_cost_engine(const FusionState& state, const Match& m, const KernelSpec& with) {
     const DeviceModel& device = state.device();
-    if (!device.has_wgmma || with.columns.empty() || is_matmul(state.node(m.anchor).op))
+    if (!device.has_wgmma || with.cross_row_reductions.empty() ||
+        is_matmul(state.node(m.anchor).op))
       return false;
     const ScheduledKernel one = schedule_kernel(with, state.context());
     if (one.wgmma() || one.depthwise()) return false;

@@ -56,6 +56,9 @@ configure_and_build() {
     launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
     # Without these ccache keeps nothing that uses a precompiled header, which all targets do.
     export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
+    # A precompiled header that differs in comments alone is another one: the compiler includes
+    # again what is not byte by byte the file that it was made of.
+    export CCACHE_COMMENTS=${CCACHE_COMMENTS:-1}
   fi
   say "== configuring in $build"
   run_logged configure cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \

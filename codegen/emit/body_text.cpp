@@ -85,9 +85,9 @@ std::string BodyText::condition(const Statement& s) const {
 }
 
 std::string BodyText::accumulation(const Statement& s) const {
-  const bool column = s.kind == StatementKind::column;
-  const std::string_view all = column ? "columns" : "reductions";
-  const std::string& reduction = at(column ? kernel_.column : kernel_.reduction, s.port);
+  const bool column = s.kind == StatementKind::cross_row_reduce;
+  const std::string_view all = column ? "cross_row" : "reductions";
+  const std::string& reduction = at(column ? kernel_.cross_row : kernel_.reduction, s.port);
   const Statement& term = statement(s.args[0]);
   if (sums_products(s))
     return fmt::format("{}.accumulate_product<{}>({}, {}{})", all, reduction, operand(term, 0),
@@ -114,7 +114,7 @@ void BodyText::print(TextWriter& out, int i) const {
   else if (s.kind == StatementKind::store)
     out.line("sinter::store<Config::{}>({}, c, {});", at(kernel_.access, s.port), pointer(s),
              name(s.args[0]));
-  else if (s.kind == StatementKind::reduce || s.kind == StatementKind::column)
+  else if (s.kind == StatementKind::reduce || s.kind == StatementKind::cross_row_reduce)
     out.line("{};", accumulation(s));
   else
     out.line("const {} {} = {};", value_type(s.arithmetic), name(i), expression(i));
@@ -260,7 +260,7 @@ std::string BodyText::expression(int i) const {
       return cast(constant(s), fits_f32(type) ? DataType::f32 : DataType::f64, s.arithmetic);
     }
     case StatementKind::index:
-      if (counts_from_place(i))
+      if (counts_from_vector(i))
         return fmt::format("static_cast<float>(c.at[{0}] - e) + static_cast<float>(e)", s.dim);
       return fmt::format("static_cast<{}>(c.at[{}])", value_type(s.arithmetic), s.dim);
     case StatementKind::pointwise:

@@ -25,7 +25,7 @@ class BodyText : public StatementForms {
   std::string_view divisor_type(int i) const;
   // "sinter::resample(args.x, c, fragment.resample);"
   std::string fetch_gathered(int gather) const;
-  // The call that draws random numbers for a whole place.
+  // The call that draws random numbers for a whole vector.
   std::string draw(int i) const;
   // The one random statement of a body whose number, 0 or 1, the function gets as `drawn`, where
   // its callers run the generator once for several elements; -1: none.
@@ -56,7 +56,7 @@ class BodyText : public StatementForms {
   std::string condition(const Statement& s) const;
   std::string accumulation(const Statement& s) const;
   std::string expression(int i) const;
-  // Which element of the place's pack, or of what is contiguous at the place, a load or store
+  // Which element of the vector's pack, or of what is contiguous at the vector, a load or store
   // means.
   std::string element(const Statement& s) const;
   std::string pointer(const Statement& s) const;

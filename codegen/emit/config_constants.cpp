@@ -5,7 +5,8 @@ namespace sinter {
 void add_groups(const KernelSpec& spec, ConfigConstants& c) {
   const ContractionSpec& of = spec.contraction();
   c.insert(c.end(), {{"batch", of.batch}, {"m", of.m}, {"n", of.n}, {"k", of.k()}});
-  if (!spec.columns.empty()) c.push_back({"totals", static_cast<int>(spec.columns.size())});
+  if (!spec.cross_row_reductions.empty())
+    c.push_back({"totals", static_cast<int>(spec.cross_row_reductions.size())});
 }
 
 void add_tile(const KernelSpec& spec, const WarpgroupConfig& e, int products, ConfigConstants& c) {

@@ -93,7 +93,7 @@ std::vector<bool> accessed_ports(const KernelSpec& spec) {
   for (const Body* body : spec.bodies())
     for (const auto& s : body->statements)
       if (names_ports(s)) mark(s.port), mark(s.port2);
-  for (const auto& c : spec.columns) mark(c.port);
+  for (const auto& c : spec.cross_row_reductions) mark(c.port);
   return accessed;
 }
 

@@ -10,12 +10,12 @@ namespace {
 
 // The reductions of a contraction's results, and how each stores a partial result.
 void print_result_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
-  if (!spec.columns.empty())
+  if (!spec.cross_row_reductions.empty())
     out.line("static_assert(sinter::contraction::kReducedTogether == {});", kReducedTogether);
-  for (std::size_t i = 0; i < spec.columns.size(); ++i) {
-    const ColumnReduction& r = spec.columns[i];
+  for (std::size_t i = 0; i < spec.cross_row_reductions.size(); ++i) {
+    const CrossRowReduction& r = spec.cross_row_reductions[i];
     const auto port = static_cast<std::size_t>(r.port);
-    out.open("struct {} {{", names.column[i]);
+    out.open("struct {} {{", names.cross_row[i]);
     out.line("static constexpr auto mode = sinter::ReductionMode::{};", sinter::name(r.mode));
     out.line("using Value = {};", value_type(r.arithmetic));
     out.line("static constexpr bool over_m = {}, over_n = {};", r.partial_stride_m > 0,
@@ -174,7 +174,7 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
   print_result_reductions(out, spec, names);
   out.open("struct Body {{");
   out.line("using Reductions = sinter::Reductions<{}>;",
-           fmt::join(names.column.begin(), names.column.end(), ", "));
+           fmt::join(names.cross_row.begin(), names.cross_row.end(), ", "));
   if (epilogue.counted && epilogue.counted->which != CountedProducts::Which::none)
     out.line("using Recomputed = sinter::contraction::Recomputed<sinter::contraction::{}, {}>;",
              spelled(*epilogue.counted),
@@ -198,7 +198,7 @@ void print_packed_epilogue(TextWriter& out, const KernelSpec& spec, const Kernel
   out.line("SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,");
   out.open(
       "                                  const Config::Accumulator (&acc)[Config::products], "
-      "Fragment<width>& fragment, Reductions& columns) {{");
+      "Fragment<width>& fragment, Reductions& cross_row) {{");
   print_statements(out, body, live);
   out.close("}");
   print_moves(out, names, body, "flush", "const ", packed_ports(body, live, StatementKind::store),

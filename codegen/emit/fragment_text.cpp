@@ -30,7 +30,7 @@ void print_ahead(TextWriter& out, const KernelNames& names, const std::vector<in
   out.close("};");
 }
 
-// The random numbers of a place.
+// The random numbers of a vector.
 void print_random(TextWriter& out, const BodyText& body) {
   const auto drawn =
       drawn_numbers(body, std::vector<bool>(static_cast<std::size_t>(body.size()), true));
@@ -52,7 +52,7 @@ void print_statements(TextWriter& out, const BodyText& body, const std::vector<b
     if (live[static_cast<std::size_t>(i)]) body.print(out, i);
 }
 
-// What a thread holds at one place of the domain.
+// What a thread holds at one vector of the domain.
 void print_fragment(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names,
                     const BodyText& body) {
   const KernelSpec& spec = kernel.spec;
@@ -103,7 +103,7 @@ void print_fragment(TextWriter& out, const ScheduledKernel& kernel, const Kernel
   out.close("};");
 }
 
-// A function that moves packs between memory and a place: `ports` through `verb`.
+// A function that moves packs between memory and a vector: `ports` through `verb`.
 void print_moves(TextWriter& out, const KernelNames& names, const BodyText& body,
                  std::string_view verb, std::string_view constness, const std::set<int>& ports,
                  std::string_view function, const std::vector<std::string>& more) {

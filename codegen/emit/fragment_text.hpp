@@ -1,4 +1,4 @@
-// What a thread holds at a place of the domain as text, and how it moves between memory and there.
+// What a thread holds at a vector of the domain as text, and how it moves between memory and there.
 #pragma once
 #include <set>
 
@@ -14,7 +14,7 @@ void print_statements(TextWriter& out, const BodyText& body, const std::vector<b
 void print_fragment(TextWriter& out, const ScheduledKernel& kernel, const KernelNames& names,
                     const BodyText& body);
 
-// A function that moves packs between memory and a place: `ports` through `verb`, then `more`
+// A function that moves packs between memory and a vector: `ports` through `verb`, then `more`
 // lines.
 void print_moves(TextWriter& out, const KernelNames& names, const BodyText& body,
                  std::string_view verb, std::string_view constness, const std::set<int>& ports,
@@ -30,11 +30,11 @@ void print_cut(TextWriter& out, const KernelNames& names, const Packing& packing
 void print_draws(TextWriter& out, const BodyText& body, const std::vector<int>& first,
                  const std::vector<int>& again = {});
 
-// A function that asks for what lies at a place to come to the cache.
+// A function that asks for what lies at a vector to come to the cache.
 void print_prefetch(TextWriter& out, const KernelNames& names, const BodyText& body,
                     const std::set<int>& ports);
 
-// The live random statements whose numbers are drawn for whole places.
+// The live random statements whose numbers are drawn for whole vectors.
 std::vector<int> drawn_numbers(const BodyText& body, const std::vector<bool>& live);
 
 // The ports with a pack of the packed loads or stores among the statements; those that pass through

@@ -54,8 +54,9 @@ KernelNames::KernelNames(const KernelSpec& spec, const std::vector<const Body*>&
   if (const RowwiseSpec* const rows = spec.as_rowwise())
     for (std::size_t i = 0; i < rows->reductions.size(); ++i)
       reduction.push_back(fmt::format("{}{}", pascal_case(name(rows->reductions[i].mode)), i));
-  for (std::size_t i = 0; i < spec.columns.size(); ++i)
-    column.push_back(fmt::format("Column{}{}", pascal_case(name(spec.columns[i].mode)), i));
+  for (std::size_t i = 0; i < spec.cross_row_reductions.size(); ++i)
+    cross_row.push_back(
+        fmt::format("CrossRow{}{}", pascal_case(name(spec.cross_row_reductions[i].mode)), i));
 }
 
 std::vector<EmittedArgument> kernel_arguments(const KernelSpec& spec, const KernelNames& names) {

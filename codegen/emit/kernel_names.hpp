@@ -19,7 +19,7 @@ struct KernelNames {
   std::vector<std::string> gather;          // struct in Config
   std::vector<std::string> gathered;        // member of Fragment
   std::vector<std::string> reduction;       // struct beside Config
-  std::vector<std::string> column;          // the same, of the column reductions
+  std::vector<std::string> cross_row;       // the same, of the cross-row reductions
 };
 
 // The members of Args in order, with the values of the scalars.

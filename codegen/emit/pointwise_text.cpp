@@ -10,7 +10,7 @@
 namespace sinter {
 namespace {
 
-// The functions of a body that move its tiles: the loaded ones from memory and to a place, the
+// The functions of a body that move its tiles: the loaded ones from memory and to a vector, the
 // stored ones back.
 void print_tile_moves(TextWriter& out, const KernelNames& names, const std::set<int>& loads,
                       const std::set<int>& stores) {
@@ -140,7 +140,7 @@ void add_constants(const KernelSpec& spec, const PointwiseConfig& s, ConfigConst
                        {"staged_loads", s.tiling.loads, true},
                        {"staged_stores", s.tiling.stores, true},
                        {"misaligned", s.aligned_by >= 0, true}});
-  if (s.places > 0) c.insert(c.end(), {{"places", s.places}, {"misaligned", 1, true}});
+  if (s.vectors > 0) c.insert(c.end(), {{"vectors", s.vectors}, {"misaligned", 1, true}});
   if (spec.from_end && !s.tiling.flat) c.push_back({"from_end", 1, true});
 }
 

@@ -43,25 +43,25 @@ void print_reductions(TextWriter& out, const KernelSpec& spec, const KernelNames
                     body.compares_integers(static_cast<int>(i)) ? "int" : "");
   out.line("using Reductions = sinter::Reductions<{}>;",
            fmt::join(names.reduction.begin(), names.reduction.end(), ", "));
-  for (std::size_t i = 0; i < spec.columns.size(); ++i)
-    print_reduction(out, spec.columns[i], names.column[i], 0, false);
-  if (!spec.columns.empty())
-    out.line("using ColumnReductions = sinter::Reductions<{}>;",
-             fmt::join(names.column.begin(), names.column.end(), ", "));
+  for (std::size_t i = 0; i < spec.cross_row_reductions.size(); ++i)
+    print_reduction(out, spec.cross_row_reductions[i], names.cross_row[i], 0, false);
+  if (!spec.cross_row_reductions.empty())
+    out.line("using CrossRowReductions = sinter::Reductions<{}>;",
+             fmt::join(names.cross_row.begin(), names.cross_row.end(), ", "));
 }
 
 // What a block writes for neighbouring columns: its partial results, `slot` rows of them further.
 void print_column_stores(TextWriter& out, const KernelSpec& spec, const KernelNames& names) {
-  out.open("struct Columns : ColumnReductions {{");
+  out.open("struct CrossRow : CrossRowReductions {{");
   out.line("template <int width>");
   out.open(
       "SINTER_DEVICE static void store(const Args& args, const Coord& c, long long slot, "
-      "const Columns* columns) {{");
-  for (std::size_t i = 0; i < spec.columns.size(); ++i) {
-    const auto port = static_cast<std::size_t>(spec.columns[i].port);
+      "const CrossRow* columns) {{");
+  for (std::size_t i = 0; i < spec.cross_row_reductions.size(); ++i) {
+    const auto port = static_cast<std::size_t>(spec.cross_row_reductions[i].port);
     const std::int64_t row = count(spec.extent, spec.rowwise().outer_rank, spec.extent.size());
     out.line("sinter::store_partials<Config::{}, {}, width>(args.{} + slot * {}, c, columns);",
-             names.access[port], names.column[i], names.port[port], row);
+             names.access[port], names.cross_row[i], names.port[port], row);
   }
   out.close("}");
   out.close("};");
@@ -93,7 +93,7 @@ void print_row_fragment(TextWriter& out, const KernelSpec& spec, const KernelNam
   out.close("};");
 }
 
-// What the phases before have put into a place: ports, statements that draw numbers, and those
+// What the phases before have put into a vector: ports, statements that draw numbers, and those
 // whose values are kept.
 struct Known {
   std::set<int> fetched, drawn, kept;
@@ -114,10 +114,10 @@ void print_once(TextWriter& out, std::map<int, std::string>& lines, int i, const
 }
 
 // Everything that a phase's stores and reduces need. Values of the row become members, where the
-// elements and the stores of the row find them. `columns`: values are reduced down them, too.
+// elements and the stores of the row find them. `cross_row`: values are reduced down columns, too.
 void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body,
                  const RowwiseConfig& schedule, int number, const PhaseStatements& phase,
-                 bool columns, Known& known) {
+                 bool cross_row, Known& known) {
   const Packing& packing = schedule.packing;
   const std::vector<bool>& live = phase.live;
   std::set<int> members, divisors;
@@ -206,7 +206,7 @@ void print_phase(TextWriter& out, const KernelNames& names, const BodyText& body
   print_function(out,
                  fmt::format("void element(const Args& args, const Coord& c, int e, "
                              "Fragment<width>& fragment, Reductions& reductions{}) const",
-                             columns ? ", ColumnReductions& columns" : ""),
+                             cross_row ? ", CrossRowReductions& cross_row" : ""),
                  phase.of_element, print);
   print_moves(out, names, body, "flush", "const ", packed_ports(body, live, StatementKind::store),
               "flush");
@@ -254,11 +254,11 @@ class RowwiseText : public EngineText {
     const auto statements = phase_statements(body_, e_, spec_.rowwise().phases);
     for (int p = 0; p < spec_.rowwise().phases; ++p) {
       print_phase(out, names_, body_, e_, p, statements[static_cast<std::size_t>(p)],
-                  !spec_.columns.empty(), known);
+                  !spec_.cross_row_reductions.empty(), known);
       phases += fmt::format("{}Phase{}", p ? ", " : "", p);
     }
     out.line("using Phases = sinter::List<{}>;", phases);
-    if (!spec_.columns.empty()) print_column_stores(out, spec_, names_);
+    if (!spec_.cross_row_reductions.empty()) print_column_stores(out, spec_, names_);
   }
   std::string call() const override {
     std::string text;
@@ -274,9 +274,10 @@ class RowwiseText : public EngineText {
     text += fmt::format(
         "sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions{}> "
         "rows({});\n  sinter::rowwise::start<Config>(Phases{{}}, rows);",
-        spec_.columns.empty() ? "" : ", Columns", e_.staged.empty() ? "args" : "staged");
+        spec_.cross_row_reductions.empty() ? "" : ", CrossRow",
+        e_.staged.empty() ? "args" : "staged");
     const RowwiseSpec& r = spec_.rowwise();
-    if (r.num_partials > 0 || e_.walkers > 0) return text + "\n  rows.walk(Phases{});";
+    if (r.num_partials > 0 || e_.persistent_ctas > 0) return text + "\n  rows.walk(Phases{});";
     const int alone =
         r.segment > 0 ? r.phases - 2 : r.phases;  // a segment has the last two at once
     for (int p = 0; p < alone; ++p) text += fmt::format("\n  rows.run_phase<Phase{}>();", p);
@@ -296,7 +297,7 @@ class RowwiseText : public EngineText {
 
 void add_constants(const KernelSpec& spec, const RowwiseConfig& s, ConfigConstants& c) {
   const RowwiseSpec& rows = spec.rowwise();
-  const std::int64_t walkers = s.walkers > 0 ? s.walkers : rows.num_partials;
+  const std::int64_t ctas = s.persistent_ctas > 0 ? s.persistent_ctas : rows.num_partials;
   c.insert(c.end(), {{"outer_rank", rows.outer_rank},
                      {"threads_per_row", s.threads_per_row},
                      {"rows_per_block", s.rows_per_block},
@@ -309,22 +310,22 @@ void add_constants(const KernelSpec& spec, const RowwiseConfig& s, ConfigConstan
                      {"recompute", s.recompute, true},
                      {"early", s.early},
                      {"misaligned", s.aligned_by >= 0, true},
-                     {"num_partials", walkers}});
+                     {"num_partials", ctas}});
   if (!s.staged.empty()) c.push_back({"staged_rows", 1, true});
-  if (s.held_places > 0) c.push_back({"held_places", s.held_places});
+  if (s.held_vectors > 0) c.push_back({"held_vectors", s.held_vectors});
   if (rows.group > 1) c.push_back({"group", rows.group});
   if (rows.segment > 0) c.push_back({"segment", rows.segment});
-  if (walkers == 0 && s.pipeline_stages > 0)
+  if (ctas == 0 && s.pipeline_stages > 0)
     c.insert(c.end(), {{"held_in_shared", 1, true},
                        {"pipeline_stages", s.pipeline_stages},
-                       {"stage_bytes", s.slot_bytes}});
-  if (walkers > 0)
+                       {"stage_bytes", s.stage_bytes}});
+  if (ctas > 0)
     c.insert(c.end(), {{"pipeline_stages", s.pipeline_stages},
                        {"in_flight", s.in_flight},
-                       {"stage_bytes", s.slot_bytes}});
+                       {"stage_bytes", s.stage_bytes}});
   if (rows.num_partials > 0) c.push_back({"kinds", column_kinds(spec)});
-  if (walkers > 0) c.push_back({"by_lanes", s.by_lanes, true});
-  if (walkers == 0 && spec.from_end) c.push_back({"from_end", 1, true});
+  if (ctas > 0) c.push_back({"by_lanes", s.by_lanes, true});
+  if (ctas == 0 && spec.from_end) c.push_back({"from_end", 1, true});
 }
 
 EngineTextPtr engine_text(const RowwiseConfig&, const ScheduledKernel& kernel,

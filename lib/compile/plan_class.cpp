@@ -75,7 +75,7 @@ std::vector<NodeId> changing_images(const Decisions& one, const Decisions& other
 // decided, which is not always that of `spec`.
 ScheduledKernel decided_kernel(const KernelSpec& spec, const PlanContext& context) {
   if (spec.as_contraction())
-    for (const auto& [node, parts] : context.decisions.of(Decisions::Kind::depth_parts)) {
+    for (const auto& [node, parts] : context.decisions.of(Decisions::Kind::split_k)) {
       if (parts >= 0 || std::count(spec.nodes.begin(), spec.nodes.end(), node) == 0) continue;
       KernelSpec by = spec;
       by.extent[0] = -parts;

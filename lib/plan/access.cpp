@@ -154,7 +154,7 @@ bool rows_lie_together(const KernelSpec& spec) {
 
 int column_kinds_from(const KernelSpec& spec) {
   int from = spec.rowwise().outer_rank;
-  for (const ColumnReduction& c : spec.columns)
+  for (const CrossRowReduction& c : spec.cross_row_reductions)
     for (int i = 0; i < from; ++i)
       if (spec.extent[i] > 1 && moves_along(c.result.access, i)) from = i;
   return from;

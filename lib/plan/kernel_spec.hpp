@@ -32,7 +32,7 @@ struct KernelSpec {
   Body body;  // of a contraction the epilogue
   // Reductions that are complete only when the kernel has ended: of rowwise kernels and
   // contractions.
-  std::vector<ColumnReduction> columns;
+  std::vector<CrossRowReduction> cross_row_reductions;
   // Pointwise and rowwise: the first blocks to run take the end of the domain
   // (lib/planner/passes/block_order.hpp).
   bool from_end = false;
@@ -64,7 +64,7 @@ struct KernelSpec {
 
   // Down the columns.
   bool sums_doubles() const {
-    return std::any_of(columns.begin(), columns.end(),
+    return std::any_of(cross_row_reductions.begin(), cross_row_reductions.end(),
                        [](const auto& c) { return c.arithmetic == DataType::f64; });
   }
   // The body and those of all operands.

@@ -15,7 +15,7 @@ bool follows(const Access& a, int dim) {
 
 bool acts(const Statement& s) {
   return s.kind == StatementKind::store || s.kind == StatementKind::reduce ||
-         s.kind == StatementKind::column;
+         s.kind == StatementKind::cross_row_reduce;
 }
 
 bool has_later_elements(const KernelSpec& spec) {

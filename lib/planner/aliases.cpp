@@ -42,7 +42,7 @@ bool stored_behind_loads(const ScheduledKernel& k, int from, int to, bool cluste
   const PortPack& pack = config.packing.ports[static_cast<std::size_t>(from)];
   const bool once = config.resident && (config.blocks_per_row == 1 || clusters) &&
                     pack.kind == PortPack::Kind::pack && !pack.weight && !pack.late &&
-                    k.spec.columns.empty();
+                    k.spec.cross_row_reductions.empty();
   const auto& statements = k.spec.body.statements;
   return std::all_of(statements.begin(), statements.end(), [&](const Statement& s) {
     if (s.kind == StatementKind::load && s.port == from) return !s.per_row;

@@ -60,7 +60,7 @@ DoctorReport::Gpu examine_gpu(const Driver& d, int ordinal) {
   std::size_t bytes = 0;
   if (d.device_total_mem(&bytes, device) == CUDA_SUCCESS)
     g.memory_bytes = static_cast<std::int64_t>(bytes);
-  d.device_get_attribute(&g.multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+  d.device_get_attribute(&g.sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
   // A device can be listed and still refuse a context (exclusive mode, a broken one).
   ContextScope scope;
   if (auto entered = scope.enter(ordinal); !entered) g.problem = entered.error().message();
@@ -141,7 +141,7 @@ std::string doctor_text(const DoctorReport& r) {
   print_library(s, "driver", r.driver);
   for (const auto& g : r.gpus) {
     s += fmt::format("{:<10}{}, {}, {:.0f} GiB, {} SMs\n", fmt::format("GPU {}", g.ordinal), g.name,
-                     g.target, static_cast<double>(g.memory_bytes) / (1 << 30), g.multiprocessors);
+                     g.target, static_cast<double>(g.memory_bytes) / (1 << 30), g.sms);
     if (!g.problem.empty()) s += fmt::format("{:<10}{}\n", "", g.problem);
   }
   print_library(s, "NVRTC", r.nvrtc);

@@ -20,7 +20,7 @@ struct DoctorReport {
     std::string name{}, target{};
     std::string problem{};
     std::int64_t memory_bytes = 0;
-    int multiprocessors = 0;
+    int sms = 0;
   };
   struct Trial {
     std::string target;

@@ -24,7 +24,7 @@ class Decisions {
     key_parts,     // of an attention
     query_parts,   // of its gradients
     stored_dq,     // of these: whether a tile of keys has all of dQ
-    depth_parts,   // of a contraction
+    split_k,       // of a contraction
     joined,        // of a product: whether another one adds up its sums with its own
     images,        // of a filter's gradient: that it is summed over, before they are cut
     image_parts,   // of one in a class of any number of images: see ImageParts

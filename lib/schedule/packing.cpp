@@ -144,7 +144,8 @@ Packing choose_packing(const KernelSpec& spec, int dim, int widest, bool stores)
     moved.add(p.together * info(p.type).bytes);
   }
   // Results that are reduced and not stored have no port here.
-  if (spec.as_contraction() && !spec.columns.empty()) moved.least = std::min(moved.least, 4);
+  if (spec.as_contraction() && !spec.cross_row_reductions.empty())
+    moved.least = std::min(moved.least, 4);
   int width = moved.width(widest);
   if (stores) width = std::min(width, width_of_stores(spec, dim));
   const bool ragged = spec.as_pointwise() && spec.extent.size() == 1;
@@ -343,7 +344,7 @@ bool choose_misaligned_rows(const KernelSpec& spec, int widest, Packing& packing
       moved.add(info(spec.ports[i].type).bytes);
     }
   if (by < 0) return false;
-  const bool sums = !spec.columns.empty();
+  const bool sums = !spec.cross_row_reductions.empty();
   p.width = moved.width(widest);
   if (!sums) {
     p.width = std::min(p.width, width_of_stores(spec, dim));
@@ -429,7 +430,7 @@ bool choose_misaligned_across(const KernelSpec& spec, int widest, Packing& packi
 }
 
 bool choose_misaligned_packs(const KernelSpec& spec, int widest, Packing& packing, int& aligned_by,
-                             std::int64_t& places) {
+                             std::int64_t& vectors) {
   const int dim = spec.extent.size() - 1;
   if (dim < 0 || !spec.gathers.empty() || count(spec.extent) == 0) return false;
   const std::vector<bool> used = reached_ports(spec);
@@ -484,7 +485,7 @@ bool choose_misaligned_packs(const KernelSpec& spec, int widest, Packing& packin
   if (of_row > std::numeric_limits<int>::max()) return false;
   packing = std::move(p);
   aligned_by = by;
-  places = of_row;
+  vectors = of_row;
   return true;
 }
 

@@ -8,7 +8,7 @@
 
 namespace sinter {
 
-// What a thread holds of a port at one place of the domain.
+// What a thread holds of a port at one vector of the domain.
 struct PortPack {
   enum class Kind : std::uint8_t {
     apart,    // nothing: element by element, where the body asks for it
@@ -34,7 +34,7 @@ constexpr bool has_pack(const PortPack& p) {
 
 // How neighbours are gathered, see gathering.hpp.
 struct GatherPack {
-  bool together = false;     // at once when a place is fetched; else where the body asks for each
+  bool together = false;     // at once when a vector is fetched; else where the body asks for each
   std::vector<int> aligned;  // of each operand
 };
 
@@ -45,8 +45,8 @@ struct Packing {
   std::vector<GatherPack> gathers;  // pointwise; empty: none is gathered together
   bool clipped = false;             // packs may reach out of their row, where elements do not count
   int narrowest = 1;                // bytes of an element of the narrowest type that is packed
-  int fetched_bytes = 0;            // that the loads of one place move
-  // By statement of the body: 0 where no random numbers are drawn for a whole place, else how many
+  int fetched_bytes = 0;            // that the loads of one vector move
+  // By statement of the body: 0 where no random numbers are drawn for a whole vector, else how many
   // neighbours surely belong to one run of the generator: 1, 2 or 4.
   std::vector<int> drawn;
   int runs_beside = 4;  // of these runs, that go side by side at the most; a power of two
@@ -80,7 +80,7 @@ std::vector<bool> reached_ports(const KernelSpec& spec);
 // are inside or outside of every window together; -1 where not.
 std::int64_t common_step(const KernelSpec& spec, const Access& a, int dim, int width);
 
-// The most elements, a power of two up to `width`, that lie aligned at every place whose index
+// The most elements, a power of two up to `width`, that lie aligned wherever they start at an index
 // along `dim` is a multiple of the width.
 int alignment(const KernelSpec& spec, const KernelPort& p, int dim, int width);
 
@@ -106,10 +106,10 @@ bool choose_misaligned_across(const KernelSpec& spec, int widest, Packing& packi
                               int& aligned_by);
 
 // The same for a pointwise kernel: packs start where the widest port that is written is aligned,
-// and loads that are not aligned alike are cut out of the pieces around them. `places`: packs of a
+// and loads that are not aligned alike are cut out of the pieces around them. `vectors`: packs of a
 // row.
 bool choose_misaligned_packs(const KernelSpec& spec, int widest, Packing& packing, int& aligned_by,
-                             std::int64_t& places);
+                             std::int64_t& vectors);
 
 // For a pointwise kernel whose loads have no packs as wide as what it stores, such as three
 // channels that become four: they are fetched one by one, and results leave together. False where
@@ -119,7 +119,7 @@ bool choose_wide_stores(const KernelSpec& spec, int widest, Packing& packing);
 // The ports whose packs are other ones in each row.
 std::vector<int> ports_of_rows(const KernelSpec& spec, const Packing& packing);
 
-// What a place of `width` elements of a packed port moves.
+// What a vector of `width` elements of a packed port moves.
 inline int pack_bytes(const KernelPort& p, int width) {
   return p.together * width * info(p.type).bytes;
 }

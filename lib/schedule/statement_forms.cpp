@@ -136,7 +136,7 @@ bool StatementForms::one_of_segment(const Statement& s) const {
                       spec_.extent.size() - 1);
 }
 
-bool StatementForms::counts_from_place(int i) const {
+bool StatementForms::counts_from_vector(int i) const {
   const Statement& s = statement(i);
   return !spec_.as_contraction() && packing_ && packing_->width > 1 && packing_->dim == s.dim &&
          s.arithmetic == DataType::f32 && !s.per_row;
@@ -151,8 +151,8 @@ bool StatementForms::sums_products(const Statement& s) const {
            term.kind == StatementKind::pointwise && term.mode == PointwiseMode::mul &&
            !term.per_row && term.arithmetic == reduction.arithmetic;
   };
-  return s.kind == StatementKind::column ? sums(spec_.columns[i])
-                                         : sums(spec_.rowwise().reductions[i]);
+  return s.kind == StatementKind::cross_row_reduce ? sums(spec_.cross_row_reductions[i])
+                                                   : sums(spec_.rowwise().reductions[i]);
 }
 
 int StatementForms::fused_product(const Statement& s) const {

@@ -30,18 +30,18 @@ class StatementForms {
   std::vector<int> ports_of_pack(int port) const;
   // A load whose elements lie in the pack of another port: that one's load gives them.
   bool part(int i) const;
-  // True for a gather whose neighbours are computed when a place is fetched.
+  // True for a gather whose neighbours are computed when a vector is fetched.
   bool gathered(int i) const;
-  // True for random numbers that are drawn for a whole place.
+  // True for random numbers that are drawn for a whole vector.
   bool drawn(int i) const;
-  // True for a load of the row that is fetched with its places.
+  // True for a load of the row that is fetched with its vectors.
   bool of_row(int i) const;
   // True for a value that is the same for a segment of a row, made of reductions over it.
   bool of_segment(int i) const { return of_segment_[static_cast<std::size_t>(i)]; }
   // A result of a segment, whose elements all have it.
   bool one_of_segment(const Statement& store) const;
   // Of what makes or stores a value of a segment; elements store it each for itself where their
-  // places differ.
+  // vectors differ.
   bool runs_once_a_segment(int i) const;
   // The number by which an element is divided, where it is the same for many and prepared once
   // (math::Divisor): the statement that it is, or -1.
@@ -61,9 +61,9 @@ class StatementForms {
   // Accumulator 0 is such a product: of the sum and a factor.
   void scale_sum() { scales_sum_ = true; }
   bool scaled(const Statement& s) const;
-  // Whether an index is that of the place's first neighbour, which is converted, as is slow, and
+  // Whether an index is that of the vector's first neighbour, which is converted, as is slow, and
   // the distance from it.
-  bool counts_from_place(int i) const;
+  bool counts_from_vector(int i) const;
 
  protected:
   const KernelSpec& spec_;

@@ -31,7 +31,7 @@ struct DeviceModel {
   std::string gpu;     // the one that the figures are of, as in "an H200"
 
   // ---- what the architecture has
-  bool has_wgmma = false;     // multiplications of a warpgroup out of shared memory
+  bool has_wgmma = false;     // MMAs of a warpgroup out of shared memory
   bool has_tma = false;       // the tensor memory accelerator, which copies boxes of tensors
   bool has_clusters = false;  // thread blocks that reach each other's shared memory
 

@@ -328,15 +328,16 @@ KernelSpec hopper_pair() {
   const int h = b.op("h", M::mul, {b.op("active", M::swish_fwd, {gate}), up});
   const int y = b.op("y", M::add, {h, b.load("x", b.port("x", f32, strided({704, 1, 0})))});
   b.store(y, b.port("y", f32, strided({704, 1, 0}), true));
-  b.spec.columns.push_back({.mode = ReductionMode::add,
-                            .length = 1000,
-                            .label = "total",
-                            .port = b.port("total_parts", f32, strided({0, 1, 0}), true),
-                            .partial_stride_m = 704,
-                            .type = f32,
-                            .result = {}});
+  b.spec.cross_row_reductions.push_back(
+      {.mode = ReductionMode::add,
+       .length = 1000,
+       .label = "total",
+       .port = b.port("total_parts", f32, strided({0, 1, 0}), true),
+       .partial_stride_m = 704,
+       .type = f32,
+       .result = {}});
   Statement total;
-  total.kind = StatementKind::column;
+  total.kind = StatementKind::cross_row_reduce;
   total.port = 0;
   total.args = {y};
   b.spec.body.statements.push_back(total);

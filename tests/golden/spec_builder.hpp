@@ -145,14 +145,14 @@ class SpecBuilder {
   }
   // Reduces `value` down the columns of a domain of two indices.
   void column(std::string label, ReductionMode mode, int value) {
-    ColumnReduction r;
+    CrossRowReduction r;
     r.mode = mode;
     r.length = spec.extent[0];
     r.label = label;
     r.port = port(label + "_parts", DataType::f32, strided({0, 1}), true);
-    Statement s = make(StatementKind::column, std::move(label), {value});
-    s.port = static_cast<int>(spec.columns.size());
-    spec.columns.push_back(std::move(r));
+    Statement s = make(StatementKind::cross_row_reduce, std::move(label), {value});
+    s.port = static_cast<int>(spec.cross_row_reductions.size());
+    spec.cross_row_reductions.push_back(std::move(r));
     add(std::move(s));
     spec.body.statements.back().per_row = false;
   }

@@ -83,7 +83,7 @@ TEST_CASE("totals of each batch keep batches apart, those of all rows do not") {
     g->output(reduction(y, ReductionMode::add, total), "total", {.data_type = f32});
     g->output(y, "y");
     const auto p = for_sm_90a(*g);
-    REQUIRE(p.kernels[0].columns.size() == 1);
+    REQUIRE(p.kernels[0].cross_row_reductions.size() == 1);
     CHECK(shape_of(p.kernels[0]) == shape);
     check_values(*g);
   }

@@ -19,7 +19,7 @@ TEST_CASE("a norm's gradients are one pass over the rows and a kernel that finis
   const auto p = plan(g);
   REQUIRE(p.families() == std::vector{Family::rowwise, Family::rowwise});
   const KernelSpec &walk = p.partition.kernels[0], &finish = p.partition.kernels[1];
-  CHECK(walk.columns.size() == 2);
+  CHECK(walk.cross_row_reductions.size() == 2);
   // 300 steps of four rows: six times the root of that.
   CHECK(walk.rowwise().num_partials == 103);
   CHECK(finish.extent == Dims{512, 103});
@@ -71,7 +71,7 @@ TEST_CASE("gradients of long rows belong to clusters, where there are any") {
     CHECK(s.threads == s.threads_per_row * s.rows_per_block);
     CHECK(s.threads <= 1024);
     CHECK((s.threads < 32 || s.threads % 32 == 0));
-    CHECK(s.pipeline_stages * s.slot_bytes <= (architecture == "sm_90a" ? 192 << 10 : 80 << 10));
+    CHECK(s.pipeline_stages * s.stage_bytes <= (architecture == "sm_90a" ? 192 << 10 : 80 << 10));
     return s;
   };
   for (std::int64_t columns : {257, 640, 1152, 1280, 2052, 2304, 2560, 2730, 4100})
@@ -131,7 +131,7 @@ TEST_CASE("a node that needs a column's total does not join its kernel") {
   CHECK(p.partition.kernels.size() >= 2);
   CHECK(p.has_cut("column's total"));
   for (const auto& k : p.partition.kernels)
-    for (const auto& c : k.columns)
+    for (const auto& c : k.cross_row_reductions)
       for (const auto& port : k.ports) CHECK((port.written || port.tensor != c.result.tensor));
 }
 

@@ -380,7 +380,7 @@ TEST_CASE("the sums of a batch norm are formed where the convolution is") {
   i.g->output(reduction(y * y, ReductionMode::add, {1, 128, 1, 1}), "squares", {.data_type = f32});
   i.output(identity(y), "y", x);
   CHECK(engines(*i.g).front() == "wgmma");
-  CHECK(planned(*i.g).kernels[0].columns.size() == 2);
+  CHECK(planned(*i.g).kernels[0].cross_row_reductions.size() == 2);
 }
 
 TEST_CASE("a prologue that would cost a convolution its engine is a kernel of its own") {

@@ -398,7 +398,7 @@ TEST_CASE("rows of any length stay in registers where those of all plans fit") {
     REQUIRE(plan);
     return std::count_if(
         plan->data().kernels.begin(), plan->data().kernels.end(),
-        [](const PlanKernel& k) { return k.source.find("held_places = ") != std::string::npos; });
+        [](const PlanKernel& k) { return k.source.find("held_vectors = ") != std::string::npos; });
   };
   for (const std::int64_t images : {13, 2, 16}) CHECK(held(images) >= 1);
   CHECK(held(256) == 0);

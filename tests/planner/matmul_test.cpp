@@ -193,7 +193,7 @@ TEST_CASE("totals of the result are part of the kernel and finished by small one
     }
     const auto p = for_sm_90a(*g);
     CHECK(family_of(p.kernels[0]) == Family::contraction);
-    CHECK(p.kernels[0].columns.size() == (convolution ? 2 : 4));
+    CHECK(p.kernels[0].cross_row_reductions.size() == (convolution ? 2 : 4));
     for (std::size_t i = 1; i < p.kernels.size(); ++i) {
       CHECK(family_of(p.kernels[i]) == Family::rowwise);
       CHECK(compulsory_bytes(*lower(*g).graph, p.kernels[i]) < 10000);
@@ -211,7 +211,7 @@ TEST_CASE("the largest of each image's points is part of the kernel of a 1 x 1 c
     const auto y = relu(conv_fprop(x, w, ConvAttributes{}));
     g->output(reduction(y, ReductionMode::max, {3, 40, 1, 1}), "points", {.data_type = f32});
     const auto p = for_sm_90a(*g);
-    CHECK(p.kernels[0].columns.size() == 1);
+    CHECK(p.kernels[0].cross_row_reductions.size() == 1);
     CHECK(p.kernels.size() == 2);
     check_values(*g);
   }
@@ -230,7 +230,7 @@ TEST_CASE("totals of a matmul whose operands are written first") {
     const auto p = for_sm_90a(*g);
     CHECK(family_of(p.kernels[0]) == Family::pointwise);
     std::size_t totals = 0;
-    for (const auto& k : p.kernels) totals += k.columns.size();
+    for (const auto& k : p.kernels) totals += k.cross_row_reductions.size();
     CHECK(totals == 2);
     check_values(*g);
   }
@@ -245,7 +245,7 @@ TEST_CASE("totals that would keep a product from a faster kernel are kernels of 
   g->output(y, "y");
   const auto p = for_sm_90a(*g);
   CHECK(p.kernels.size() >= 3);  // parts, their sums, amax
-  CHECK(p.kernels[0].columns.empty());
+  CHECK(p.kernels[0].cross_row_reductions.empty());
   CHECK(p.kernels[0].contraction().batch == 1);
 }
 
@@ -279,7 +279,7 @@ TEST_CASE("a reduction joins no matmul where a rowwise kernel needs its operand 
   g->output(y / reduction(abs(y), ReductionMode::max, {64, 1}), "y");
   const auto p = for_sm_90a(*g);
   CHECK(families(p) == std::vector{Family::contraction, Family::rowwise});
-  CHECK(p.kernels[0].columns.empty());
+  CHECK(p.kernels[0].cross_row_reductions.empty());
 }
 
 TEST_CASE("a gated pair of matmuls that share their left operand is one kernel on sm_90a") {

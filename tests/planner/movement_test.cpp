@@ -260,7 +260,7 @@ TEST_CASE("gradients of every image's own scale are summed in the pass that comp
   g.output(d.dbias, "dbias");
   const auto k = kernels(g);
   REQUIRE(k.size() == 2);  // and one that finishes
-  CHECK(k[0].columns.size() == 2);
+  CHECK(k[0].cross_row_reductions.size() == 2);
   CHECK(k[0].rowwise().num_partials % 4 == 0);
 }
 

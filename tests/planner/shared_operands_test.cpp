@@ -21,14 +21,14 @@ TEST_CASE("blocks walk over rows whose weights are longer than what is read of t
     const auto found = for_sm_90a(g).kernels;
     REQUIRE(found.size() == 1);
     const RowwiseConfig s = *scheduled(found[0], architecture).rowwise();
-    CHECK((s.walkers > 0) == (s.pipeline_stages > 0));
-    if (s.walkers > 0) {
+    CHECK((s.persistent_ctas > 0) == (s.pipeline_stages > 0));
+    if (s.persistent_ctas > 0) {
       CHECK((s.resident && s.prefetch && s.ahead));
-      CHECK(s.grid == static_cast<std::uint32_t>(s.walkers * s.blocks_per_row));
-      CHECK(rows > s.walkers);
+      CHECK(s.grid == static_cast<std::uint32_t>(s.persistent_ctas * s.blocks_per_row));
+      CHECK(rows > s.persistent_ctas);
       CHECK(s.shared_bytes <= 160u << 10);
     }
-    return std::pair{s.walkers, s.blocks_per_row};
+    return std::pair{s.persistent_ctas, s.blocks_per_row};
   };
   CHECK(walk(256, 49 * 768, f32) == std::pair{66, 2});
   CHECK(walk(512, 49 * 768, bf16) == std::pair{66, 2});

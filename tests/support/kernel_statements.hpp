@@ -196,8 +196,8 @@ class KernelStatements {
           if (!s.access.stride.empty() && !locate(s.access, at).inside) break;
           accumulate(spec_.rowwise().reductions[port], partial_[port], x);
           break;
-        case StatementKind::column:
-          accumulate(spec_.columns[port],
+        case StatementKind::cross_row_reduce:
+          accumulate(spec_.cross_row_reductions[port],
                      spec_.as_rowwise() ? column(s.port, at) : part(s.port, at), x);
           break;
       }
@@ -261,23 +261,25 @@ class KernelStatements {
     Index key(at.begin() + spec_.rowwise().outer_rank, at.end());
     key.push_back(row_ % spec_.rowwise().num_partials);
     key.push_back(c);
-    return columns_.try_emplace(key, running(spec_.columns[static_cast<std::size_t>(c)]))
+    return columns_
+        .try_emplace(key, running(spec_.cross_row_reductions[static_cast<std::size_t>(c)]))
         .first->second;
   }
   // Every slot is written, also those that no row came to.
   void store_columns() {
     const int rank = spec_.extent.size();
-    for (std::size_t c = 0; c < spec_.columns.size(); ++c) {
-      const auto& port = spec_.ports[static_cast<std::size_t>(spec_.columns[c].port)];
+    for (std::size_t c = 0; c < spec_.cross_row_reductions.size(); ++c) {
+      const auto& port = spec_.ports[static_cast<std::size_t>(spec_.cross_row_reductions[c].port)];
       std::int64_t row = 1;
       for (int i = spec_.rowwise().outer_rank; i < rank; ++i) row *= spec_.extent[i];
       for (row_ = 0; row_ < spec_.rowwise().num_partials; ++row_) {
         Index at(static_cast<std::size_t>(rank), 0);
         for_indices(at, spec_.rowwise().outer_rank, rank, std::function<void()>([&] {
-                      store_element(port.type,
-                                    memory_[static_cast<std::size_t>(spec_.columns[c].port)],
-                                    locate(port.access, at).offset + row_ * row,
-                                    column(static_cast<int>(c), at).result());
+                      store_element(
+                          port.type,
+                          memory_[static_cast<std::size_t>(spec_.cross_row_reductions[c].port)],
+                          locate(port.access, at).offset + row_ * row,
+                          column(static_cast<int>(c), at).result());
                     }));
       }
     }
@@ -287,7 +289,7 @@ class KernelStatements {
   Running& part(int number, const Index& at) {
     using A = AttentionSpec;
     const ContractionSpec* const c = spec_.as_contraction();
-    const auto& r = spec_.columns[static_cast<std::size_t>(number)];
+    const auto& r = spec_.cross_row_reductions[static_cast<std::size_t>(number)];
     const auto group = [&](int from, int count) {
       std::int64_t i = 0;
       for (int d = from; d < from + count; ++d)
@@ -302,7 +304,7 @@ class KernelStatements {
   }
   void store_parts() {
     for (const auto& [key, value] : columns_) {
-      const int port = spec_.columns[static_cast<std::size_t>(key[0])].port;
+      const int port = spec_.cross_row_reductions[static_cast<std::size_t>(key[0])].port;
       store_element(spec_.ports[static_cast<std::size_t>(port)].type,
                     memory_[static_cast<std::size_t>(port)], key[1], value.result());
     }
@@ -432,7 +434,8 @@ class KernelStatements {
   double accumulator_[2] = {};
   std::vector<Running> partial_;
   std::vector<double> finished_;
-  // Rowwise: by place in the row, slot and column reduction; contraction: by reduction and place.
+  // Rowwise: by place in the row, slot and cross-row reduction; contraction: by reduction and
+  // place.
   std::map<Index, Running> columns_;
   std::map<std::int64_t, double> of_windows_;  // sums of pixels, by place
   std::int64_t row_ = 0;

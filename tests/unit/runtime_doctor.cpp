@@ -82,7 +82,7 @@ TEST_CASE("[child] the doctor lists the devices", "[.fake_gpu]") {
   CHECK(r.can_execute());
   CHECK(r.gpus[1].ordinal == 1);
   CHECK(r.gpus[1].name == "Fake GPU");
-  CHECK(r.gpus[1].multiprocessors == 132);
+  CHECK(r.gpus[1].sms == 132);
   CHECK(r.driver.version == "13.0");
   CHECK(says(r.driver.path, "libsinter_fake_driver"));
   CHECK(says(doctor_text(r), "8 GiB, 132 SMs"));

@@ -23,9 +23,9 @@ std::string doctor_json(const DoctorReport& r) {
   for (const auto& g : r.gpus)
     gpus += fmt::format(
         "{}{{\"ordinal\": {}, \"name\": {}, \"target\": {}, \"memory_bytes\": {}, "
-        "\"multiprocessors\": {}, \"problem\": {}}}",
+        "\"sms\": {}, \"problem\": {}}}",
         gpus.empty() ? "" : ", ", g.ordinal, json_string(g.name), json_string(g.target),
-        g.memory_bytes, g.multiprocessors, json_string(g.problem));
+        g.memory_bytes, g.sms, json_string(g.problem));
   for (const auto& [key, value] : r.environment)
     environment += fmt::format("{}{}: {}", environment.empty() ? "" : ", ", json_string(key),
                                json_string(value));

@@ -1,5 +1,5 @@
 // The asynchronous machinery of sm_90a: barriers in shared memory and the order of warpgroup matrix
-// multiplications; for copies see tma.cuh. One instruction a function; addresses of shared memory
+// MMAs; for copies see tma.cuh. One instruction a function; addresses of shared memory
 // are 32 bits wide.
 //
 // A barrier's phase ends when all arrivals and all announced bytes have come. A waiter names the
@@ -77,7 +77,7 @@ SINTER_DEVICE void wait_for_cluster(unsigned barrier, int parity) {
 }
 #undef SINTER_WAIT
 
-// Makes what this thread has written to shared memory visible to multiplications and to TMA.
+// Makes what this thread has written to shared memory visible to MMAs and to TMA.
 SINTER_DEVICE void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -92,7 +92,7 @@ SINTER_DEVICE void put_pair(unsigned to, float x, float y) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y) : "memory");
 }
 
-// ---- warpgroup matrix multiplications
+// ---- MMAs of warpgroups (wgmma)
 
 // One number of 16 bits to shared memory.
 SINTER_DEVICE void put_half(unsigned to, unsigned short bits) {
@@ -112,7 +112,7 @@ SINTER_DEVICE void put_blocks_transposed(unsigned line, const unsigned (&blocks)
                : "memory");
 }
 
-// Registers that were written otherwise are in place before the next multiplications use them.
+// Registers that were written otherwise are in place before the next MMAs use them.
 SINTER_DEVICE void multiply_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 SINTER_DEVICE void multiply_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");

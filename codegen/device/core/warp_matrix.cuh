@@ -1,5 +1,5 @@
 // What a warp of sm_80 or later does with matrices: asynchronous copies to shared memory, fragments
-// from shared memory to registers, and multiplications of 16 x 8 tiles. One instruction a function;
+// from shared memory to registers, and MMAs of 16 x 8 tiles. One instruction a function;
 // addresses of shared memory are 32 bits wide.
 //
 // A fragment is four 8 x 8 blocks of 16-bit elements, or 8 x 4 blocks of 32-bit ones: a thread
@@ -165,7 +165,7 @@ SINTER_DEVICE float4 get_four(unsigned at) {
   return r;
 }
 
-// ---- multiplications
+// ---- MMAs
 
 // d += a b, for 32 bytes of k. Blocks of a: rows 0 to 7 and 8 to 15 of the first 16 bytes, then of
 // the others; of b: the first 16 bytes and the others. The thread holds of d what it holds of a row

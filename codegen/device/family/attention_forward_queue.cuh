@@ -50,7 +50,7 @@ struct EveryTile : NumberedTiles<Config, S> {
 // What lies in shared memory of tiles that are handed over: two, and the barriers of both.
 struct TileQueue {
   using Pipe = Pipeline<2>;
-  static constexpr int slot_bytes = 32, bytes = Pipe::bytes + Pipe::stages * slot_bytes;
+  static constexpr int stage_bytes = 32, bytes = Pipe::bytes + Pipe::stages * stage_bytes;
   unsigned char* pointer;
   unsigned address;
 
@@ -62,8 +62,8 @@ struct TileQueue {
   SINTER_DEVICE Pipe pipe() const { return {address}; }
   template <class S, class Bounds>
   SINTER_DEVICE Slot<S, Bounds>& slot(int round) const {
-    static_assert(sizeof(Slot<S, Bounds>) <= slot_bytes);
-    return *reinterpret_cast<Slot<S, Bounds>*>(pointer + Pipe::bytes + round % 2 * slot_bytes);
+    static_assert(sizeof(Slot<S, Bounds>) <= stage_bytes);
+    return *reinterpret_cast<Slot<S, Bounds>*>(pointer + Pipe::bytes + round % 2 * stage_bytes);
   }
   static SINTER_DEVICE Pipe::State state(int round) { return {round & 1, round >> 1 & 1}; }
 };

@@ -5,7 +5,7 @@
 //   sum(x) = sum over k of pixel(k) * T_r(k, x),   T_r(k, x) = w(r, tap that x has for pixel k),
 //
 // with zeros where x has no tap for the pixel: a band matrix (Toeplitz). With k over the 16 pixels
-// that the tile sees and x over up to 8 results it is the right operand of one multiplication of
+// that the tile sees and x over up to 8 results it is the right operand of one MMA of
 // tensor cores, whose 16 rows are tiles that have nothing to do with each other: `across` of them
 // side by side in an image, of 16 / across planes. Of 7 taps 44 % of the products count, which
 // still are seven times as many as CUDA cores compute. (7 x 7 on an H100: 106 us on those.)
@@ -16,7 +16,7 @@
 // next row, and that of slot 0 is complete. So nothing but sums moves, and these by the
 // instruction that adds to them, whose result may lie elsewhere than its addend.
 //
-// Boxed, a tile may see more than 16 pixels: as many multiplications as these have sixteens add up,
+// Boxed, a tile may see more than 16 pixels: as many MMAs as these have sixteens add up,
 // each with its own band. So 31 taps of one row, three for 8 results, are 128 products a result
 // where CUDA cores multiply 31, and still eight times as fast.
 //
@@ -46,7 +46,7 @@ struct Bands {
   using S = Shape<Config>;
   using Rows = typename Config::Rows;
   using Columns = typename Config::Columns;
-  static constexpr int tiles = 16, depth = 16, width = 8;          // of a multiplication
+  static constexpr int tiles = 16, depth = 16, width = 8;          // of an MMA
   static constexpr bool boxed = requires { Config::image_line; };  // by TMA
   static constexpr int across = Config::across, planes = tiles / across;
   static constexpr int each = Config::each, words = each / 2, bytes = 4 * words,
@@ -70,7 +70,7 @@ struct Bands {
                        seen_by_all = (line_pixels - Config::columns) * Columns::step + seen,
                        own = of_image < seen_by_all ? of_image : seen_by_all,
                        least_line = own > seen_by_all - zeros ? own : seen_by_all - zeros;
-  // Multiplications, of `depth` pixels each, that a tile's pixels are.
+  // MMAs, of `depth` pixels each, that a tile's pixels are.
   static constexpr int chunks = (seen + depth - 1) / depth;
   static_assert(chunks == 1 || (boxed && pitch == width));
   static constexpr int advance = S::advance, slots = S::slots,

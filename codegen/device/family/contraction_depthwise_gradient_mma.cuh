@@ -89,7 +89,7 @@ struct GradientSteps {
                            static_cast<int>(P::product(P::first_k, Config::k - S::spatial)) * tiles;
 };
 
-// What a lane needs of 8 columns, half of a multiplication's k: of two rows of the left operand and
+// What a lane needs of 8 columns, half of an MMA's k: of two rows of the left operand and
 // a row of dy two pixels each. Those of the next columns come while these are multiplied.
 template <class Config, class Element>
 struct GradientOperands {

@@ -12,7 +12,7 @@
 // operands come by transposing ldmatrix, whose addresses are those of any 8 neighbouring pixels:
 // x once for each tap of a row, dy once, since its fragments stay in registers for all rows of
 // taps. Of groups of 4 half of the sums are wanted, of single channels one in eight, which is still
-// faster than memory: 128 x 128 x 56 x 56 in groups of 4, 3 x 3, take 17 us of multiplications and
+// faster than memory: 128 x 128 x 56 x 56 in groups of 4, 3 x 3, take 17 us of MMAs and
 // 48 of an H200's memory. (Joined to lines of 64 channels for wgmma it is one in sixteen.)
 //
 // A warp has a unit of dy, and of x the units of its group. A thread block walks down the rows of

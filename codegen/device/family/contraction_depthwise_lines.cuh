@@ -27,7 +27,7 @@ struct LineTiles {
   using S = Shape<Config>;
   using Rows = typename Config::Rows;
   using Columns = typename Config::Columns;
-  static constexpr int tiles = 16, depth = 16, width = 8;  // of a multiplication
+  static constexpr int tiles = 16, depth = 16, width = 8;  // of an MMA
   static_assert(Config::columns == width && Config::rows == 1);
   static_assert(Columns::divisor == 1 && Rows::divisor == 1);
   // Pixels from tile to tile, and those that a tile sees, from an even one on.

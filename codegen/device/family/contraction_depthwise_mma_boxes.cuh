@@ -19,7 +19,7 @@
 // in shared memory; of the last four one has stages filled, one has finished rows stored by TMA,
 // and one has what the epilogue reads brought to their place. What is between them are rings, so
 // that each waits for its own need alone: with one barrier a step for all warps, they waited for
-// pixels, multiplications and stores one after the other. Registers move to those that multiply.
+// pixels, MMAs and stores one after the other. Registers move to those that multiply.
 //
 // Config is that of contraction_depthwise_bands.cuh with `image_line`, `result_rows` that may be in
 // shared memory at once, and registers of both kinds of warps; Image has load(args, coordinates,
@@ -153,7 +153,7 @@ struct BoxedPixels {
       at[i / 4 / B::each][i / 4 % B::each][i % 4] = 0;
   }
   // `zero`: which the compiler does not know; so a register that is the same as another one is not
-  // copied for each multiplication, whose left operand is four registers in a row.
+  // copied for each MMA, whose left operand is four registers in a row.
   template <class Lane>
   SINTER_DEVICE void load(const Lane& lane, int bytes, unsigned zero) {
     // A tile's second half is its neighbour's first, where that is tile g + 8, and the next chunk's

@@ -23,7 +23,7 @@
 // A block is one warpgroup, whose warps have 16 neighbouring results of a row each, each of an
 // image of its own if need be. A warp has pixels of its own brought by `cp.async`, some groups
 // ahead, and stores whole pixels (contraction_store.cuh), so that no warp waits for another one but
-// at the multiplication. Several blocks share an SM: while one finishes its rows others multiply.
+// at the MMA. Several blocks share an SM: while one finishes its rows others multiply.
 // Of many filters each block has some.
 #pragma once
 #include "sinter/device/core/async_copy.cuh"

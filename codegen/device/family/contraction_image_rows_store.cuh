@@ -27,7 +27,7 @@ struct ImageRows {
   static constexpr int channels = channels_, line = line_, lines = lines_, base = Down::base,
                        tap_rows = Down::taps;
   static constexpr long long pitch = pitch_;
-  static constexpr int pixels = 16;  // of a warp: the rows of its multiplications
+  static constexpr int pixels = 16;  // of a warp: the rows of its MMAs
   static constexpr int step = Across::step * channels, start = Across::base * channels;
   // Where runs begin, of the pieces from `from` on; those of odd results at odd elements, too?
   static constexpr bool in_pairs = bytes < 4, uneven = in_pairs && step % 2 != 0;

@@ -7,7 +7,7 @@
 // asynchronous copies; others pass through registers, where their bodies are computed: they are
 // fetched before the current step is multiplied and put after it, or after as many more steps as
 // Config::held_steps says. One barrier a step suffices, since a stage is filled again only after
-// the barrier that ends the step that read it; the fragments of the next multiplication are read
+// the barrier that ends the step that read it; the fragments of the next MMA are read
 // while the current one runs. The structure is that of CUTLASS's multistage kernels, the
 // permutation of chunks that of its ldmatrix layouts.
 #pragma once

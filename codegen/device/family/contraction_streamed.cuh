@@ -4,7 +4,7 @@
 // from there to the tensor cores. Scales, where there are any, follow the sums.
 //
 // What a product sums over has no order: of 64 elements of k a lane takes 16 that lie together, of
-// either operand, as those that fragments hold of four multiplications. So weights are read 16
+// either operand, as those that fragments hold of four MMAs. So weights are read 16
 // bytes at a time, and nothing is exchanged between lanes.
 #pragma once
 #include "sinter/device/family/contraction_loader.cuh"
@@ -17,7 +17,7 @@ namespace sinter::contraction {
 struct StreamedBlock {
   unsigned at[2][8];
 
-  // Of multiplication number i of four.
+  // Of MMA number i of four.
   SINTER_DEVICE void as_left(int i, unsigned (&a)[4]) const {
     a[0] = at[0][2 * i], a[1] = at[1][2 * i], a[2] = at[0][2 * i + 1], a[3] = at[1][2 * i + 1];
   }

@@ -30,8 +30,8 @@ concept SharesRows = requires {
   Config::taps_each;
 };
 
-// The products' operands are swapped: B's columns are the rows of a multiplication and A's rows its
-// columns, so that a few columns do not make narrow multiplications, which wait for the rows of A.
+// The products' operands are swapped: B's columns are the rows of an MMA and A's rows its
+// columns, so that a few columns do not make narrow MMAs, which wait for the rows of A.
 template <class Config>
 concept SwapsProducts = requires {
   requires Config::swap_products;
@@ -44,7 +44,7 @@ concept LoadsMoreColumns = requires {
 };
 
 // The launch says how many rows, or columns, a tile has: those that a box of the operand brings. As
-// many as a multiplication takes have room; of the others it multiplies what lies there, and
+// many as an MMA takes have room; of the others it multiplies what lies there, and
 // nothing is stored. So numbers of rows which want tiles of their own share a text. It says how
 // many tiles that makes (`boxed_tiles`), too: a division is a call, behind which the compiler takes
 // descriptors for ones that threads differ in (150 x 1024 x 4096 on an H200: 13.2 us, 9.1 with
@@ -58,7 +58,7 @@ concept BoxesColumns = requires {
   Config::boxed_columns;
 };
 
-// Boxes have so many elements of k, fewer than a stage: what multiplications read of a short one.
+// Boxes have so many elements of k, fewer than a stage: what MMAs read of a short one.
 template <class Config>
 concept LoadsPartOfDepth = requires {
   Config::loaded_depth;
@@ -146,7 +146,7 @@ struct Shape {
       return Config::tile_n / Config::products;
   }();
   static_assert(!BoxesColumns<Config> || Config::products == 1);
-  // Where the result has few rows, no more of A are loaded. Multiplications read on past those,
+  // Where the result has few rows, no more of A are loaded. MMAs read on past those,
   // into B and what follows: for rows of the result that do not exist.
   static constexpr int loaded_columns = [] {
     if constexpr (LoadsMoreColumns<Config>)
@@ -166,7 +166,7 @@ struct Shape {
   // Of the warpgroups that share a tile.
   static constexpr bool whole = Config::alternate || SharesRows<Config>;  // a consumer has all rows
   static constexpr int rows = whole ? Config::tile_m : Config::tile_m / consumers;
-  static constexpr int blocks = rows / 64;  // of a multiplication
+  static constexpr int blocks = rows / 64;  // of an MMA
   static constexpr int product_columns = SwapsProducts<Config> ? rows : Config::tile_n;
   static constexpr int sharing = Config::alternate ? 1 : consumers;
   static_assert(rows % 64 == 0 && rows * (whole ? 1 : consumers) == Config::tile_m);

@@ -1,6 +1,6 @@
 // The pointwise family: Body::element runs once for every index of the domain. A thread holds
-// Config::width neighbours along the last index as one place: it fetches what several places read,
-// so that their loads are in flight at once, computes, and writes them.
+// Config::width neighbours along the last index as one vector: it fetches what several vectors
+// read, so that their loads are in flight at once, computes, and writes them.
 #pragma once
 #include "sinter/device/core/math.cuh"
 #include "sinter/device/core/pack.cuh"
@@ -11,7 +11,7 @@ namespace sinter::pointwise {
 template <class Config>
 using Coord = Coordinates<typename Config::Index, typename Config::Extent>;
 
-// What follows when all that a place needs has been fetched.
+// What follows when all that a vector needs has been fetched.
 template <class Config, class Body, int width, class Args, class Coord, class Fragment>
 SINTER_DEVICE void compute(const Args& args, const Coord& c, Fragment& fragment) {
   draw_numbers<Body>(args, c, fragment);
@@ -21,12 +21,12 @@ SINTER_DEVICE void compute(const Args& args, const Coord& c, Fragment& fragment)
   Body::flush(args, c, fragment);
 }
 
-// `count` places of `width` elements each; the first starts at element `first`, each other `step`
-// elements after the one before it. Where these are whole rows, the compiler sees that all places
+// `count` vectors of `width` elements each; the first starts at element `first`, each other `step`
+// elements after the one before it. Where these are whole rows, the compiler sees that all vectors
 // have the same last index and, where a block's rows surely are of one image, that only the index
 // before it differs: what depends on the others alone is fetched once.
 template <class Config, class Body, int width, int count, long long step, class Args>
-SINTER_DEVICE void places(const Args& args, typename Config::Index first) {
+SINTER_DEVICE void vectors(const Args& args, typename Config::Index first) {
   using Index = typename Config::Index;
   using Extent = typename Config::Extent;
   constexpr int last = Extent::size - 1;
@@ -62,21 +62,21 @@ SINTER_DEVICE void run_block(const Args& args) {
   constexpr int width = Config::width;
   using Extent = typename Config::Extent;
   const Index elements = Extent::template multiplied<Index>(0, Extent::size);
-  const Index whole = elements - elements % width;                    // in places of full width
-  constexpr Index row = static_cast<Index>(Config::threads) * width;  // one place a thread
+  const Index whole = elements - elements % width;                    // in vectors of full width
+  constexpr Index row = static_cast<Index>(Config::threads) * width;  // one vector a thread
   constexpr Index tile = row * Config::unroll;
   const Index lane = static_cast<Index>(threadIdx.x);
   const unsigned block = block_number<Config>();
   const Index first = static_cast<Index>(block) * tile + lane * width;
   if (static_cast<Index>(block + 1) * tile <= whole) {
-    places<Config, Body, width, Config::unroll, row>(args, first);
+    vectors<Config, Body, width, Config::unroll, row>(args, first);
   } else if constexpr (!Extent::literal || elements % tile != 0) {
     if constexpr (!Extent::literal || Config::unroll > 1 || whole % row != 0)
 #pragma unroll 1
-      for (Index i = first; i < whole; i += row) places<Config, Body, width, 1, row>(args, i);
+      for (Index i = first; i < whole; i += row) vectors<Config, Body, width, 1, row>(args, i);
     if constexpr (width > 1 && (!Extent::literal || elements != whole))
       if (block + 1 == gridDim.x && whole + lane < elements)
-        places<Config, Body, 1, 1, row>(args, whole + lane);
+        vectors<Config, Body, 1, 1, row>(args, whole + lane);
   }
 }
 

@@ -1,10 +1,10 @@
-// Where the elements of a rowwise kernel (rowwise.cuh) lie: which rows a block takes, which places
+// Where the elements of a rowwise kernel (rowwise.cuh) lie: which rows a block takes, which vectors
 // of a row a thread holds, and where these start.
 //
-// With Config::misaligned, rows start anywhere in memory: a row's places start where
+// With Config::misaligned, rows start anywhere in memory: a row's vectors start where
 // Config::AlignedBy, the access of what moves by packs, is aligned. The first and the last two may
 // reach out of the row; the first comes last in order, so that what is special about the ends
-// stands in one place. Where columns are reduced, too, a block takes rows of one kind only, which
+// stands in one file. Where columns are reduced, too, a block takes rows of one kind only, which
 // start alike. Weights do not start where rows do: they are fetched as aligned pieces and cut out
 // of them where they are used (Phase::cut). A phase whose statements read no memory
 // (Phase::anywhere) computes the elements outside of the row as well, where a test of each would
@@ -47,7 +47,7 @@ struct RowLayout {
   static constexpr auto rows =
       number<known_rows>([] { return static_cast<Index>(product(0, line) * numbers); });
   // Of any length only where rows lie together; those that stay in registers have
-  // Config::held_places for each thread, of which the last may lie past the end.
+  // Config::held_vectors for each thread, of which the last may lie past the end.
   static constexpr bool known_length =
       Config::Extent::literals(Config::outer_rank, rank - Config::outer_rank);
   static constexpr auto row_length =
@@ -64,42 +64,42 @@ struct RowLayout {
   }();
   static constexpr bool resident = Config::register_resident && blocks == Config::blocks_per_row;
   static constexpr Index lanes = Config::threads_per_row * blocks;
-  // A thread's places are held in shared memory.
+  // A thread's vectors are held in shared memory.
   static constexpr bool in_shared = resident && [] {
     if constexpr (requires { Config::held_in_shared; })
       return Config::held_in_shared;
     else
       return false;
   }();
-  // Along a row: places, how many elements each moves on, and how many a thread has.
+  // Along a row: vectors, how many elements each moves on, and how many a thread has.
   static constexpr Index stride = across ? 1 : width;
   static constexpr bool misaligned = Config::misaligned && !across;
-  static constexpr auto places = number<known_length>(
+  static constexpr auto vectors = number<known_length>(
       [] { return static_cast<Index>((row_length + (misaligned ? 2 * width - 2 : 0)) / stride); });
   static constexpr int each = [] {
     if constexpr (known_length)
-      return static_cast<int>((places + lanes - 1) / lanes);
+      return static_cast<int>((vectors + lanes - 1) / lanes);
     else if constexpr (resident)
-      return Config::held_places;
+      return Config::held_vectors;
     else
       return 1;
   }();
   // Rows whose reductions a thread keeps: its own, or its neighbours across.
   static constexpr int states = across ? width : 1;
-  // Streamed rows: what is left when all threads have taken as many rounds of whole places as fit.
+  // Streamed rows: what is left when all threads have taken as many rounds of whole vectors as fit.
   static constexpr Index round = lanes * Config::unroll;
 
-  // Places from here on are at the ends of their row, or beside one that is: the first place, which
-  // comes last, before it two that may reach out, and before those a neighbour. Across rows, pieces
-  // around the last place alone can lie past the tensor's end.
+  // Vectors from here on are at the ends of their row, or beside one that is: the first vector,
+  // which comes last, before it two that may reach out, and before those a neighbour. Across rows,
+  // pieces around the last vector alone can lie past the tensor's end.
   static constexpr Index special = misaligned ? 4 : shifted ? 1 : 0;
   static constexpr auto ends = number<known_length>(
-      [] { return static_cast<Index>(special > 0 && places <= special ? 0 : places - special); });
+      [] { return static_cast<Index>(special > 0 && vectors <= special ? 0 : vectors - special); });
   static constexpr auto in_rounds = number<known_length>(
       [] { return static_cast<Index>(quotient(static_cast<Index>(ends), round) * round); });
   static constexpr int rest = [] {
     if constexpr (known_length)
-      return static_cast<int>((places - in_rounds + lanes - 1) / lanes);
+      return static_cast<int>((vectors - in_rounds + lanes - 1) / lanes);
     else
       return Config::unroll;
   }();
@@ -149,13 +149,14 @@ struct RowLayout {
     return (all_active && !Config::ahead && Config::threads <= 256) || r < rows;
   }
 
-  // The first element of place number i in a row; `whole`: i is known to lie below `ends`.
+  // The first element of vector number i in a row; `whole`: i is known to lie below `ends`.
   static SINTER_DEVICE Coord at(Coord c, Index i, bool whole = false) {
     if constexpr (misaligned) {
       static_assert(Config::outer_rank == rank - 1 && !across);
-      const Index place = !whole && i == places - 1 ? 0 : i + 1;
+      const Index vector = !whole && i == vectors - 1 ? 0 : i + 1;
       c.at[rank - 1] = 0;
-      c.at[rank - 1] = place * width - (locate<typename Config::AlignedBy>(c).offset & (width - 1));
+      c.at[rank - 1] =
+          vector * width - (locate<typename Config::AlignedBy>(c).offset & (width - 1));
       c.whole = whole;
       return c;
     }
@@ -164,14 +165,14 @@ struct RowLayout {
     return c;
   }
 
-  // Whether the row has an i-th place, the k-th of a thread.
+  // Whether the row has an i-th vector, the k-th of a thread.
   static SINTER_DEVICE bool in_row(int k, Index i) {
-    if constexpr (!known_length) return i < places;
-    return (k + 1) * lanes <= places || i < places;
+    if constexpr (!known_length) return i < vectors;
+    return (k + 1) * lanes <= vectors || i < vectors;
   }
-  // Whether the k-th place of every thread lies below `ends`: known when compiling.
+  // Whether the k-th vector of every thread lies below `ends`: known when compiling.
   static constexpr SINTER_DEVICE bool whole_at(int k) { return (k + 1) * lanes <= ends; }
-  // The same of the k-th place behind the rounds.
+  // The same of the k-th vector behind the rounds.
   static constexpr SINTER_DEVICE bool rest_whole_at(int k) {
     return known_length && in_rounds + (k + 1) * lanes <= ends;
   }

@@ -1,7 +1,7 @@
 // Reductions of each segment of a row: Config::segment neighbouring elements. The last phase but
 // one accumulates them and the last goes on with them. As the threads that have a segment are
-// neighbours in a warp, a thread runs both at one place after the other: no phase of the whole row,
-// no barrier.
+// neighbours in a warp, a thread runs both at one vector after the other: no phase of the whole
+// row, no barrier.
 #pragma once
 #include "sinter/device/core/pack.cuh"
 #include "sinter/device/family/row_threads.cuh"
@@ -11,7 +11,7 @@ namespace sinter::rowwise {
 // Rows (rowwise.cuh) with such reductions.
 template <class Config, class Row>
 struct RowsOfSegments : Row {
-  using Row::active, Row::args, Row::each, Row::fragment, Row::lanes, Row::of_row, Row::places,
+  using Row::active, Row::args, Row::each, Row::fragment, Row::lanes, Row::of_row, Row::vectors,
       Row::reductions, Row::resident, Row::round, Row::row, Row::threads, Row::width;
   using Row::Row;
   using typename Row::Index, typename Row::Coord;
@@ -31,7 +31,7 @@ struct RowsOfSegments : Row {
     for (int e = 0; e < width; ++e)
       phase.element(args, neighbour<Row::rank - 1>(c, e), e, p, reductions[0]);
   }
-  // Both phases at the row's i-th place, if the thread has it; all threads of the warp come here.
+  // Both phases at the row's i-th vector, if the thread has it; all threads of the warp come here.
   template <class Phase, class Next, class Fragment>
   SINTER_DEVICE void visit_segment(const Phase& phase, Next& next, Index i, Fragment& p,
                                    bool here) {
@@ -68,18 +68,18 @@ struct RowsOfSegments : Row {
       }
     } else {
 #pragma unroll 1
-      for (Index first = 0; first < places; first += round) {
+      for (Index first = 0; first < vectors; first += round) {
         const Index from = first + threads.lane;
 #pragma unroll
         for (int u = 0; u < Config::unroll; ++u)
-          if (const Index i = from + u * lanes; i < places && active[0]) {
-            Row::template fetch_place<Phase>(i, fragment[u], true);
-            Row::template fetch_place<Next>(i, fragment[u], true);
+          if (const Index i = from + u * lanes; i < vectors && active[0]) {
+            Row::template fetch_vector<Phase>(i, fragment[u], true);
+            Row::template fetch_vector<Next>(i, fragment[u], true);
           }
 #pragma unroll
         for (int u = 0; u < Config::unroll; ++u) {
           const Index i = from + u * lanes;
-          visit_segment(phase, next, i, fragment[u], i < places && active[0]);
+          visit_segment(phase, next, i, fragment[u], i < vectors && active[0]);
         }
       }
     }

@@ -40,8 +40,8 @@ SINTER_DEVICE typename Reduction<R>::Partial total_of_lanes(typename Reduction<R
 }
 
 // Threads as `lanes` a row times `rows`. With rows_fastest, neighbouring threads hold neighbouring
-// rows; else neighbouring places of one row. A long row may be shared by the `blocks` of a cluster.
-// The reductions of `group` neighbouring rows are one.
+// rows; else neighbouring vectors of one row. A long row may be shared by the `blocks` of a
+// cluster. The reductions of `group` neighbouring rows are one.
 template <int lanes, int rows, bool rows_fastest, int blocks, int group>
 struct RowThreads {
   static constexpr int threads = lanes * rows;

@@ -1,13 +1,13 @@
 // The rowwise family. The first Config::outer_rank indices name a row, the others run along it. A
 // block shares Config::threads_per_row threads among each of its rows and takes them through the
 // phases of the body, one after another:
-//   Phase::row        values that do not depend on the place in the row, by every thread
-//   Phase::element    once for every place of the row; accumulates the phase's reductions
+//   Phase::row        values that do not depend on the position in the row, by every thread
+//   Phase::element    once for every vector of the row; accumulates the phase's reductions
 //   the reductions of the phase are combined over the threads of the row
 //   Phase::store_row  once a row
-// A thread holds Config::width neighbouring elements as one place. Neighbours lie along the row,
+// A thread holds Config::width neighbouring elements as one vector. Neighbours lie along the row,
 // or, with Config::rows_fastest, across as many rows, whose reductions the thread then keeps apart.
-// Where a row's places fit in registers (Config::register_resident) they are fetched once and stay
+// Where a row's vectors fit in registers (Config::register_resident) they are fetched once and stay
 // there from phase to phase, or in shared memory (Config::held_in_shared), where each thread finds
 // what it has brought itself; else every phase fetches what it needs. What all rows share (weights)
 // is fetched when a phase first needs it, or before the first one with Config::prefetch.
@@ -46,7 +46,7 @@ template <class Config, class Args, class Fragment, class RowFragment, class All
 struct Rows : RowLayout<Config> {
   using L = RowLayout<Config>;
   using L::rank, L::width, L::across, L::shifted, L::beside, L::numbers, L::rows, L::known_rows,
-      L::blocks, L::group, L::resident, L::in_shared, L::lanes, L::misaligned, L::places, L::each,
+      L::blocks, L::group, L::resident, L::in_shared, L::lanes, L::misaligned, L::vectors, L::each,
       L::states, L::round, L::ends, L::in_rounds, L::rest, L::held, L::walks, L::kinds,
       L::block_rows, L::all_active, L::walker, L::row_start, L::exists, L::at, L::in_row,
       L::whole_at, L::line;
@@ -82,7 +82,7 @@ struct Rows : RowLayout<Config> {
     }
   }
 
-  // Runs the phase's elements at the thread's k-th place, the row's i-th.
+  // Runs the phase's elements at the thread's k-th vector, the row's i-th.
   template <class Phase>
   SINTER_DEVICE void visit(Phase (&phase)[states], int k, Index i, Fragment& p, bool whole) {
     const Coord c = at(row[0], i, whole);
@@ -128,7 +128,7 @@ struct Rows : RowLayout<Config> {
     if (r >= rows) return;
     const Coord start = row_start(r);
 #pragma unroll 1
-    for (Index i = threads.lane; i < places; i += lanes) {
+    for (Index i = threads.lane; i < vectors; i += lanes) {
       const Coord c = at(start, i);
       (Phases::prefetch(args, c), ...);
     }
@@ -164,9 +164,9 @@ struct Rows : RowLayout<Config> {
     if constexpr (resident && Config::prefetch) fetch_weights<Phases...>();
   }
 
-  // What a phase fetches itself, for some places from the k-th on: loads do not pass the stores of
-  // the places before. Two weights that are cut out of pieces leave no registers for four. (bf16 on
-  // an H200, four and two: layernorms 3000 x 7777 50.7 and 29.8 us, 16384 x 1001 36.1 and 21.1.)
+  // What a phase fetches itself, for some vectors from the k-th on: loads do not pass the stores of
+  // the vectors before. Two weights that are cut out of pieces leave no registers for four. (bf16
+  // on an H200, four and two: layernorms 3000 x 7777 50.7 and 29.8 us, 16384 x 1001 36.1 and 21.1.)
   static constexpr bool much = misaligned && !walks && sizeof(Fragment) > 128;
   static constexpr int together = each <= 4 && each > 0 && !much ? each : 2;
   template <class Phase>
@@ -177,16 +177,16 @@ struct Rows : RowLayout<Config> {
       for (int n = 0; n < together; ++n) {
         const int j = k + n;
         const Index i = threads.lane + j * lanes;
-        if (j >= each || i >= places) continue;
+        if (j >= each || i >= vectors) continue;
         const Coord c = at(row[0], i, whole_at(j));
         if constexpr (rows_too) Phase::fetch(args, c, fragment[j]);
         if constexpr (!Config::prefetch) Phase::fetch_weights(args, c, fragment[j]);
       }
   }
 
-  // All that a phase needs at the row's i-th place.
+  // All that a phase needs at the row's i-th vector.
   template <class Phase>
-  SINTER_DEVICE void fetch_place(Index i, Fragment& p, bool whole) {
+  SINTER_DEVICE void fetch_vector(Index i, Fragment& p, bool whole) {
     const Coord c = at(row[0], i, whole);
     Phase::fetch(args, c, p);
     Phase::fetch_weights(args, c, p);
@@ -251,23 +251,23 @@ struct Rows : RowLayout<Config> {
         for (; from < in_rounds; from += round) {
 #pragma unroll
           for (int u = 0; u < Config::unroll; ++u)
-            fetch_place<Phase>(from + u * lanes, fragment[u], true);
+            fetch_vector<Phase>(from + u * lanes, fragment[u], true);
 #pragma unroll
           for (int u = 0; u < Config::unroll; ++u)
             visit(phase, u, from + u * lanes, fragment[u], true);
           fold_partials<Phase>();
         }
-        // The rest is in flight at once, too. Where its first place comes with the launch, it is
-        // where the rounds have ended: found again for each place, one load after the other waits
+        // The rest is in flight at once, too. Where its first vector comes with the launch, it is
+        // where the rounds have ended: found again for each vector, one load after the other waits
         // for constant memory.
         if constexpr (L::known_length) from = in_rounds + threads.lane;
 #pragma unroll
         for (int u = 0; u < rest; ++u)
-          if (const Index i = from + u * lanes; i < places)
-            fetch_place<Phase>(i, fragment[u], L::rest_whole_at(u));
+          if (const Index i = from + u * lanes; i < vectors)
+            fetch_vector<Phase>(i, fragment[u], L::rest_whole_at(u));
 #pragma unroll
         for (int u = 0; u < rest; ++u)
-          if (const Index i = from + u * lanes; i < places)
+          if (const Index i = from + u * lanes; i < vectors)
             visit(phase, u, i, fragment[u], L::rest_whole_at(u));
         fold_partials<Phase>();
       }
@@ -332,9 +332,9 @@ struct Rows : RowLayout<Config> {
   template <class... Rs>
   SINTER_DEVICE void store_columns(List<Rs...>) {
     (add_up_columns<Rs>(), ...);
-    // Where a place takes two vectors of 16 bytes, threads side by side write halves of the same
-    // place at once, so that all sectors of memory are written whole. (The gradients of a layernorm
-    // of 4096 x 12288 on an H200: 84.6 -> 81.2 us.)
+    // Where a vector takes two accesses of 16 bytes, threads side by side write halves of the same
+    // vector at once, so that all sectors of memory are written whole. (The gradients of a
+    // layernorm of 4096 x 12288 on an H200: 84.6 -> 81.2 us.)
     constexpr bool halves = Config::threads_per_row % 32 == 0 &&
                             ((width * sizeof(typename Reduction<Rs>::Partial) == 32) && ...);
     if (threads.row != 0) return;
@@ -347,9 +347,9 @@ struct Rows : RowLayout<Config> {
         const int half = static_cast<int>(i) % 2 * (width / 2);
 #pragma unroll
         for (int n = 0; n < 2; ++n)
-          if (const Index place = i - i % 2 + n; in_row(k, place))
+          if (const Index vector = i - i % 2 + n; in_row(k, vector))
             Columns::template store<width / 2>(
-                args, neighbour<rank - 1>(at(start, place, whole_at(k)), half), walker(),
+                args, neighbour<rank - 1>(at(start, vector, whole_at(k)), half), walker(),
                 columns[k] + n * (width / 2));
       } else if (in_row(k, i)) {
         Columns::template store<width>(args, at(start, i, whole_at(k)), walker(), columns[k]);

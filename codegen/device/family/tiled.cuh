@@ -38,8 +38,8 @@ struct Shape {
     return false;
   }();
   static constexpr int width = Config::width, early = Config::misaligned ? width - 1 : 0;
-  static constexpr int places = rows / width * columns * matrices;
-  static constexpr int rounds = (places + Config::threads - 1) / Config::threads;
+  static constexpr int vectors = rows / width * columns * matrices;
+  static constexpr int rounds = (vectors + Config::threads - 1) / Config::threads;
   static_assert(rounds % Config::unroll == 0);
 
   // Neighbouring blocks take neighbouring tiles along `along`.
@@ -100,7 +100,7 @@ SINTER_DEVICE void turn_ends(const Args& args, const Corner& corner, const Stage
   }
 }
 
-// One tile. At the edges of the domain, threads do without the places that lie outside.
+// One tile. At the edges of the domain, threads do without the vectors that lie outside.
 template <class Config, class Body, class Staged, class Corner, class Args>
 SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) {
   using S = Shape<Config>;
@@ -110,7 +110,7 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
   typename Body::template Fragment<width> fragment[count];
   Spot spot[count];
   const auto inside = [&](unsigned number, const Spot& at, const typename S::Coord& c) {
-    if (S::places % Config::threads != 0 && number >= S::places) return false;
+    if (S::vectors % Config::threads != 0 && number >= S::vectors) return false;
     if (Corner::whole) return true;
     if (Config::misaligned &&
         (c.at[Config::along] < 0 || c.at[Config::along] + width > S::extent_along))
@@ -118,7 +118,7 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
     return (Config::misaligned || at.pack * width < corner.rows) && at.column < corner.columns &&
            at.matrix < corner.matrices;
   };
-  const auto for_places = [&](int from, const auto& f) {
+  const auto for_vectors = [&](int from, const auto& f) {
 #pragma unroll
     for (int u = 0; u < count; ++u) {
       const unsigned number = (from + u) * Config::threads + threadIdx.x;
@@ -132,7 +132,7 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
     }
   };
   const auto fetch = [&](int from) {
-    for_places(from, [&](int u) { Body::fetch(args, c[u], fragment[u]); });
+    for_vectors(from, [&](int u) { Body::fetch(args, c[u], fragment[u]); });
   };
 
   if constexpr (all_at_once) fetch(0);  // in flight together with what is staged
@@ -144,7 +144,7 @@ SINTER_DEVICE void turn(const Args& args, const Corner& corner, Staged& staged) 
 #pragma unroll 1
   for (int k = 0; k < S::rounds; k += count) {
     if constexpr (!all_at_once) fetch(k);
-    for_places(k, [&](int u) {
+    for_vectors(k, [&](int u) {
       if constexpr (Config::staged_loads) Body::gather(staged, spot[u], fragment[u]);
       draw_numbers<Body>(args, c[u], fragment[u]);
 #pragma unroll

@@ -27,7 +27,7 @@ enum class StatementKind : std::uint8_t {
   store,        // args[0] to port, converted to the port's type; makes no value
   reduce,       // args[0] into reduction number `port`, where the windows of `access` hold, if it
                 // has any; makes no value
-  column,       // args[0] into column reduction number `port`; makes no value
+  cross_row_reduce,  // args[0] into cross-row reduction number `port`; makes no value
 };
 
 // An element that takes a loop or a table look-up of its own; its indices are the domain's. Operand

@@ -60,8 +60,8 @@ struct PooledPixels {
 // those that the first product sums over: its columns are k. KernelSpec::body is the epilogue, run
 // once an element of (batch, m, n). Its accumulator statements name the product, of those whose
 // sums reach the epilogue: of paired products both, of chained ones the last alone. Its values may
-// also be reduced over all of m, of n or of both: KernelSpec::columns, in parts of 16 rows or
-// columns.
+// also be reduced over all of m, of n or of both: KernelSpec::cross_row_reductions, in parts of 16
+// rows or columns.
 struct ContractionSpec {
   int batch = 0, m = 0, n = 0;    // how many indices each group has
   std::vector<KIndex> k_indices;  // of each index of k, the outermost first

@@ -19,7 +19,7 @@ struct KernelReduction {
 // (lib/planner/split/columns). rowwise: one value a column, reduced over all rows. There are
 // `num_partials` partial results of each, as many rows one behind another. contraction: reduced
 // over m, n or both. Partial results are of kReducedTogether rows, or columns.
-struct ColumnReduction {
+struct CrossRowReduction {
   ReductionMode mode{};
   DataType arithmetic = DataType::f32;
   std::int64_t length = 0;  // elements of a result, for avg

@@ -10,12 +10,12 @@ namespace sinter {
 // The first `outer_rank` indices of the domain name a row, the rest run along it. The body is split
 // in phases: phase p sees the reductions that phases before p finished. Values marked `per_row` do
 // not depend on the inner indices and run once a row and phase. Values may also be reduced down the
-// columns, over all rows: KernelSpec::columns, in `num_partials` partial results.
+// columns, over all rows: KernelSpec::cross_row_reductions, in `num_partials` partial results.
 struct RowwiseSpec {
   int outer_rank = 0;
   int phases = 1;
   std::vector<KernelReduction> reductions{};
-  std::int64_t num_partials = 0;   // partial results of each of the column reductions
+  std::int64_t num_partials = 0;   // partial results of each of the cross-row reductions
   int rows_per_cta = 1;            // with num_partials: rows that one CTA takes side by side
   bool combines_partials = false;  // what it reduces are partial results of the kernel before
   // Neighbouring rows along index outer_rank - 1 whose reductions are one (channels of a group,

@@ -47,8 +47,8 @@ void flatten_rows(KernelSpec& spec) {
   RowwiseSpec* const rows = std::get_if<RowwiseSpec>(&spec.family);
   const int last = (rows ? rows->outer_rank : spec.extent.size()) - 1;
   if ((!rows && !spec.as_pointwise()) || last < 1 || spec.extent[last] % kPack == 0) return;
-  if (rows &&
-      (rows->group > 1 || rows->any_length || !spec.columns.empty() || !rows_lie_together(spec)))
+  if (rows && (rows->group > 1 || rows->any_length || !spec.cross_row_reductions.empty() ||
+               !rows_lie_together(spec)))
     return;
   const auto is_long = [&](const KernelPort& p) {
     return step(p.access, last) == 1 && spec.extent[last] * info(p.type).bytes >= kLongRun;

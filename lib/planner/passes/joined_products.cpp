@@ -130,7 +130,7 @@ struct Stored {
 std::optional<Stored> stored(const KernelSpec& spec) {
   const Body& body = spec.body;
   const Statement& store = body.statements.back();
-  if (!spec.columns.empty() || !is_store(store)) return {};
+  if (!spec.cross_row_reductions.empty() || !is_store(store)) return {};
   if (std::count_if(body.statements.begin(), body.statements.end(), acts) != 1) return {};
   Scaled value{store.args.front(), -1};
   if (const auto s = scaled(body, value.value)) value = *s;

@@ -31,7 +31,7 @@ bool keeps(const KernelReduction& r) {
 void make_elementwise(KernelSpec& spec) {
   const RowwiseSpec* const rows = spec.as_rowwise();
   if (!rows || rows->any_length || rows->combines_partials || rows->group > 1 ||
-      rows->segment > 0 || !spec.columns.empty() ||
+      rows->segment > 0 || !spec.cross_row_reductions.empty() ||
       count(spec.extent, rows->outer_rank, spec.extent.size()) != 1 ||
       !std::ranges::all_of(rows->reductions, keeps))
     return;

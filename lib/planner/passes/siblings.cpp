@@ -22,7 +22,7 @@ bool reads_only_here(const Statement& s) {
   switch (s.kind) {
     case StatementKind::random:
     case StatementKind::gather:
-    case StatementKind::column:
+    case StatementKind::cross_row_reduce:
     case StatementKind::accumulator:
       return false;
     default:
@@ -36,7 +36,7 @@ bool is_of_graph(const KernelPort& p, const Graph& lowered) {
 
 // Whether the kernel may be merged with another one.
 bool may_be_merged(const KernelSpec& spec, const Graph& lowered) {
-  if (!spec.gathers.empty() || !spec.columns.empty()) return false;
+  if (!spec.gathers.empty() || !spec.cross_row_reductions.empty()) return false;
   if (const PointwiseSpec* const p = spec.as_pointwise()) {
     if (p->beside_before) return false;
   } else if (const RowwiseSpec* const r = spec.as_rowwise()) {
@@ -156,7 +156,7 @@ bool sums_dq(const KernelSpec& spec, TensorId tensor) {
 bool visits_elements(const KernelSpec& spec) {
   const RowwiseSpec* const r = spec.as_rowwise();
   return r && r->group <= 1 && r->segment == 0 && r->num_partials == 0 && !r->any_length &&
-         !r->combines_partials && spec.columns.empty() && spec.gathers.empty() &&
+         !r->combines_partials && spec.cross_row_reductions.empty() && spec.gathers.empty() &&
          !rows_lie_together(spec);
 }
 

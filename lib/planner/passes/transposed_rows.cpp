@@ -17,7 +17,7 @@ constexpr std::int64_t kLong = 8;  // of both directions: shorter ones share sec
 
 // The index along which a kernel's threads are neighbours.
 int index_of_threads(const KernelSpec& spec) {
-  const bool together = spec.columns.empty() && rows_lie_together(spec);
+  const bool together = spec.cross_row_reductions.empty() && rows_lie_together(spec);
   return together ? spec.rowwise().outer_rank - 1 : spec.extent.size() - 1;
 }
 

@@ -25,7 +25,7 @@ struct Groups {
 
 std::optional<Groups> groups_of(const KernelSpec& spec) {
   const ContractionSpec* const c = spec.as_contraction();
-  if (!c || !is_plain_product(*c) || c->m == 0 || !spec.columns.empty() ||
+  if (!c || !is_plain_product(*c) || c->m == 0 || !spec.cross_row_reductions.empty() ||
       reads_joined_indices(spec) || names_numbers(spec))
     return {};
   const KernelPort *a = loaded_alone(spec, c->a()), *b = loaded_alone(spec, c->b());

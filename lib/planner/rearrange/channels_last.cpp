@@ -160,7 +160,7 @@ struct Rearranged {
 std::optional<ReadConvolution> read_plain_convolution(const KernelSpec& given) {
   auto read = read_convolution(given);
   if (!read || !is_plain_product(given.contraction()) || given.contraction().batch != 1 ||
-      !given.columns.empty())
+      !given.cross_row_reductions.empty())
     return {};
   const DataType type = read->image->type;
   if ((type != DataType::bf16 && type != DataType::f16) || read->other->type != type ||
@@ -212,7 +212,7 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, bool results_too,
     if (!d.parts.empty() || (roles.taps.empty() && d.divisor > 1)) return {};
   if (results_too &&
       (gradient || !stores_channels_first(given) || !is_plain_product(given.contraction()) ||
-       !given.columns.empty() || !roles.batch.empty() || names_numbers(given)))
+       !given.cross_row_reductions.empty() || !roles.batch.empty() || names_numbers(given)))
     return {};
   const std::int64_t unit = kUnitBytes / info(x->type).bytes;
   const int rank = given.extent.size();
@@ -269,10 +269,10 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, bool results_too,
 
 std::vector<KernelSpec> filter_along_k(const KernelSpec& given, Temporaries& temporaries) {
   const auto read = read_convolution(given);
-  if (!read || read->gradient || !is_plain_product(given.contraction()) || !given.columns.empty() ||
-      !read->roles.batch.empty() || read->roles.side.size() != 1 ||
-      read->roles.channels.size() != 1 || read->other->type != read->image->type ||
-      info(read->other->type).bytes != 2)
+  if (!read || read->gradient || !is_plain_product(given.contraction()) ||
+      !given.cross_row_reductions.empty() || !read->roles.batch.empty() ||
+      read->roles.side.size() != 1 || read->roles.channels.size() != 1 ||
+      read->other->type != read->image->type || info(read->other->type).bytes != 2)
     return {};
   const KernelPort& filter = *read->other;
   const int side = read->roles.side.front(), channel = read->roles.channels.front();

@@ -20,8 +20,8 @@ struct Strided {
 
 std::vector<Strided> strided_pixels(const KernelSpec& spec) {
   const ContractionSpec* const c = spec.as_contraction();
-  if (!c || !is_plain_product(*c) || !spec.columns.empty() || reads_joined_indices(spec) ||
-      names_numbers(spec))
+  if (!c || !is_plain_product(*c) || !spec.cross_row_reductions.empty() ||
+      reads_joined_indices(spec) || names_numbers(spec))
     return {};
   if (std::any_of(c->k_indices.begin(), c->k_indices.end(),
                   [](KIndex k) { return k != KIndex::channels; }))

@@ -19,7 +19,7 @@ using Direction = FewChannels::Direction;
 using Of = ResultBlocks::Of;
 
 // Where more filters, or channels of a data gradient, are: those of which more fill a
-// multiplication as they are.
+// MMA as they are.
 constexpr std::int64_t kMostBlockFilters = 64;
 
 bool has_k(const ContractionSpec& c, KIndex what) {
@@ -205,7 +205,7 @@ KernelSpec with_channel_index(const KernelSpec& given) {
 
 std::optional<FewChannels> few_channels(const KernelSpec& spec, const ResultBlocks& blocks) {
   const ContractionSpec* const c = spec.as_contraction();
-  if (!c || !is_plain_product(*c) || c->batch != 0 || !spec.columns.empty() ||
+  if (!c || !is_plain_product(*c) || c->batch != 0 || !spec.cross_row_reductions.empty() ||
       reads_joined_indices(spec) || names_numbers(spec))
     return {};
   FewChannels f;

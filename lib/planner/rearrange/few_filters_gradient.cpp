@@ -52,8 +52,8 @@ struct Listed {
 std::vector<KernelSpec> few_filters_gradient(const KernelSpec& contraction,
                                              Temporaries& temporaries) {
   const KernelSpec given = with_filter_index(contraction);
-  if (!given.as_contraction() || !is_plain_product(given.contraction()) || !given.columns.empty() ||
-      names_numbers(given))
+  if (!given.as_contraction() || !is_plain_product(given.contraction()) ||
+      !given.cross_row_reductions.empty() || names_numbers(given))
     return {};
   const auto read = read_convolution(given);
   if (!read || !fits(given, *read)) return {};

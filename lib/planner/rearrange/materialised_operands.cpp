@@ -107,7 +107,7 @@ double microseconds_of(const std::vector<KernelSpec>& kernels, const FusionState
   for (const KernelSpec& kernel : kernels)
     if (!runs_once(kernel, state))
       us += state.device().launch_microseconds +
-            (kernel.as_contraction() ? choose_depth_parts(kernel, state.context()).microseconds
+            (kernel.as_contraction() ? choose_split_k(kernel, state.context()).microseconds
                                      : schedule_kernel(kernel, state.context()).microseconds);
   return us;
 }
@@ -176,7 +176,7 @@ std::vector<KernelSpec> channels_last_if_faster(const KernelSpec& spec, const Fu
   std::vector<KernelSpec> kernels = depthwise_last(spec, tried);
   if (kernels.empty() || !schedule_kernel(kernels.back(), state.context()).depthwise()) return {};
   const double us = microseconds_of(kernels, state),
-               whole = choose_depth_parts(spec, state.context()).microseconds;
+               whole = choose_split_k(spec, state.context()).microseconds;
   if (us >= whole && !anyway) return {};
   say_why(kernels, kChannelsLast, us, whole, state, cuts);
   temporaries = std::move(tried);
@@ -251,9 +251,9 @@ std::vector<KernelSpec> rearranged(const KernelSpec& spec, const FusionState& st
       said = std::move(reasons);
     }
     if (kernels.empty()) continue;
-    if (!whole) whole = choose_depth_parts(spec, state.context()).microseconds;
+    if (!whole) whole = choose_split_k(spec, state.context()).microseconds;
     const bool leaves_mma =
-        by_mma && r.of_mma > 1 && choose_depth_parts(product_of(kernels), state.context()).by_wgmma;
+        by_mma && r.of_mma > 1 && choose_split_k(product_of(kernels), state.context()).by_wgmma;
     if (us >= *whole * (leaves_mma ? r.of_mma : r.narrow ? kOfGroups : 1) && !anyway) continue;
     if (us < best.us) best = {us, r.text, std::move(kernels), std::move(tried), std::move(said)};
   }
@@ -292,7 +292,7 @@ std::vector<KernelSpec> short_side_along_k(const KernelSpec& spec, const FusionS
     divide_nodes(state, o, first, contraction);
     cuts.push_back({"contraction", state.graph().label(state.node(first.nodes.front())),
                     first.ports.back().name,
-                    "its lines are too short for the tensor memory accelerator, which is faster "
+                    "its lines are too short for TMA, which is faster "
                     "where they lie along the summed index",
                     state.graph().label(state.node(node)), kStoreAsMultiplied});
     return {std::move(first), std::move(contraction)};
@@ -350,8 +350,7 @@ std::vector<KernelSpec> kernels_of_types(KernelSpec spec, const FusionState& sta
     return k.warpgroups() && (by_threads || !k.wgmma() || !loaded_by_threads(*k.wgmma()));
   };
   // (Of several indices of k parts may be another engine's.)
-  if (by_wgmma(spec, false) &&
-      (c->k() == 1 || choose_depth_parts(spec, state.context()).by_wgmma)) {
+  if (by_wgmma(spec, false) && (c->k() == 1 || choose_split_k(spec, state.context()).by_wgmma)) {
     auto kernels = short_side_along_k(spec, state, temporaries, cuts);
     if (kernels.empty()) kernels.push_back(std::move(spec));
     return kernels;
@@ -363,7 +362,7 @@ std::vector<KernelSpec> kernels_of_types(KernelSpec spec, const FusionState& sta
              as_they_are = integers || multiplied_as_bytes(c->a().type, c->b().type);
   const DataType factor = as_they_are ? DataType::none : factor_type(spec);
   if (!as_they_are && factor == DataType::none) return {std::move(spec)};
-  const double fused = choose_depth_parts(spec, state.context()).microseconds;
+  const double fused = choose_split_k(spec, state.context()).microseconds;
   struct {
     double us;
     std::vector<KernelSpec> kernels;
@@ -398,7 +397,7 @@ std::vector<KernelSpec> kernels_of_types(KernelSpec spec, const FusionState& sta
     }
     if (c->k() > 1) simplify_domain(contraction);
     if (!by_wgmma(contraction, true)) continue;
-    us += choose_depth_parts(contraction, state.context()).microseconds;
+    us += choose_split_k(contraction, state.context()).microseconds;
     if (us > best.us) continue;
     for (auto& r : reasons)
       r.reason = fmt::format(

@@ -13,7 +13,7 @@ namespace sinter {
 std::optional<KernelSpec> as_single_products(const KernelSpec& spec) {
   const ContractionSpec* const c = spec.as_contraction();
   if (!c || !is_single_product(*c) || c->marked_zeros || c->chained() || c->has_scale_blocks() ||
-      !spec.columns.empty() || !spec.gathers.empty() || reads_joined_indices(spec))
+      !spec.cross_row_reductions.empty() || !spec.gathers.empty() || reads_joined_indices(spec))
     return {};
   const int results = c->first_k();
   const KernelPort *const a = loaded_as_it_is(spec, c->a().body), *const b = loaded_as_it_is(

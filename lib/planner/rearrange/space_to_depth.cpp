@@ -16,13 +16,13 @@ namespace {
 
 using Direction = FewChannels::Direction;
 
-// Of blocks of more strides than one: of a multiplication.
+// Of blocks of more strides than one: of an MMA.
 constexpr std::int64_t kMostColumns = 64;
 // Where more filters, or channels of a data gradient, are: columns of a block.
 constexpr std::int64_t kMostBlockColumns = 128;
 
 // The channels of the new domain: padded to whole pieces of TMA in an image, as they are in blocks
-// of results. 0: these are none, or fill more than a multiplication.
+// of results. 0: these are none, or fill more than an MMA.
 std::int64_t channels_of(const KernelSpec& given, const FewChannels& f,
                          const ResultBlocks& blocks) {
   if (!f.blocks_are_of_results() && blocks.strides > 1) return 0;

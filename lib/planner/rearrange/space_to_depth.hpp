@@ -10,7 +10,7 @@
 //   filter gradient  the same of X; results at taps that the filter does not have are not stored
 //   data gradient    dX[n, b v + a, c] = sum over j and k of dY[n, b / u v + first - j, k]
 //                    W'[(a, c), j, k]: phases are columns, so that one product computes all of
-//                    them, and so do blocks of b = 2 u or 4 u pixels, which fill a multiplication's
+//                    them, and so do blocks of b = 2 u or 4 u pixels, which fill an MMA's
 //                    columns with few more taps (7 x 7 with u = 2: blocks of 4 x 4 have 25, 2 x 2
 //                    have 16 each)
 //
@@ -29,7 +29,7 @@ std::vector<KernelSpec> space_to_depth(const KernelSpec& contraction, int way,
                                        Temporaries& temporaries);
 
 // The same of forward convolutions whose filters, and of data gradients whose channels, are more
-// than those above but fill no multiplication: blocks of results are columns, along all dims or
+// than those above but fill no MMA: blocks of results are columns, along all dims or
 // along the innermost alone. And of forward convolutions of as few filters, and data gradients of
 // volumes of as few channels.
 inline constexpr int kBlocksOfResultsWays = 7;

@@ -20,7 +20,7 @@ inline ProductOperand& operand_at(KernelSpec& spec, const OperandPlace& o) {
 
 // The indices that tell the operand's elements apart, in the order in which they are written: all
 // of its rows and of k, and of the batch those on which it depends. Of the two last ones that comes
-// behind which lies together in what is read, but k where the multiplication wants it there.
+// behind which lies together in what is read, but k where the MMA wants it there.
 std::vector<int> indices_of(const KernelSpec& spec, const OperandPlace& operand, DataType type);
 
 // What belongs to these indices, in their order.

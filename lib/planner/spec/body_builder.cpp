@@ -388,7 +388,7 @@ int BodyBuilder::reduction(const Node& n) {
 
 void BodyBuilder::column(const Node& n) {
   const TensorId y = n.outputs[0];
-  ColumnReduction r;
+  CrossRowReduction r;
   r.mode = *std::get_if<ReductionAttributes>(&n.attributes)->mode;
   r.arithmetic = state_.graph().arithmetic(n);
   r.length = count(state_.graph()[n.inputs[0]].dim) /
@@ -400,12 +400,12 @@ void BodyBuilder::column(const Node& n) {
   r.result = spec_.ports[static_cast<std::size_t>(port(y, true))];
   spec_.ports.resize(ports);
   Statement s;
-  s.kind = StatementKind::column;
+  s.kind = StatementKind::cross_row_reduce;
   s.arithmetic = r.arithmetic;
   s.label = r.label;
   s.args = {value(n.inputs[0])};
-  s.port = static_cast<int>(spec_.columns.size());
-  spec_.columns.push_back(std::move(r));
+  s.port = static_cast<int>(spec_.cross_row_reductions.size());
+  spec_.cross_row_reductions.push_back(std::move(r));
   add(std::move(s));
   body_.statements.back().per_row = false;
 }

@@ -16,7 +16,7 @@ class Indexed {
  public:
   explicit Indexed(KernelSpec& spec) : spec_(spec) {
     for (auto& p : spec.ports) accesses_.push_back(&p.access);
-    for (auto& c : spec.columns) accesses_.push_back(&c.result.access);
+    for (auto& c : spec.cross_row_reductions) accesses_.push_back(&c.result.access);
     for (Body* body : spec.bodies())
       for (auto& s : body->statements) {
         if (!s.access.stride.empty()) accesses_.push_back(&s.access);
@@ -292,7 +292,7 @@ bool join_indices(KernelSpec& spec, int i) {
   // Of rows without elements the number of an element (Access::via) does not say which row it is
   // in.
   if (count(spec.extent) == 0) return false;
-  if (!spec.gathers.empty() || !spec.columns.empty()) return false;
+  if (!spec.gathers.empty() || !spec.cross_row_reductions.empty()) return false;
   for (const Body* body : spec.bodies())
     for (const auto& s : body->statements)
       if (has_access(s) || (s.kind == StatementKind::index && (s.dim == i || s.dim == i + 1)))
@@ -352,7 +352,7 @@ void drop_unused(KernelSpec& spec) {
     });
     for (auto& g : spec.gathers)
       for (int& p : g.ports) use_port(p);
-    for (auto& c : spec.columns) use_port(c.port);
+    for (auto& c : spec.cross_row_reductions) use_port(c.port);
     std::visit(
         [&](auto& family) {
           if constexpr (requires { family.own_ports(); })
@@ -402,7 +402,8 @@ int index_of_pairs(const KernelSpec& spec) {
 
 // Both values of such an index are computed at one place.
 void unroll_pairs(KernelSpec& spec) {
-  const int d = spec.gathers.empty() && spec.columns.empty() ? index_of_pairs(spec) : -1;
+  const int d =
+      spec.gathers.empty() && spec.cross_row_reductions.empty() ? index_of_pairs(spec) : -1;
   if (d < 0) return;
   const auto ports = spec.ports.size(), statements = spec.body.statements.size();
   // Of what does not step with the index there is one.

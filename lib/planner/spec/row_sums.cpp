@@ -21,7 +21,7 @@ bool applies(const KernelSpec& c) {
   if (!space || space->k() == 0 || (space->m > 0 && space->n > 0 && !is_tiny(c, *space)))
     return false;
   if (space->zero_dominates != ZeroOf::neither || space->rows.on || !c.gathers.empty() ||
-      space->products.size() > 1 || !c.columns.empty())
+      space->products.size() > 1 || !c.cross_row_reductions.empty())
     return false;
   return std::all_of(c.ports.begin(), c.ports.end(), [](const KernelPort& p) {
     return p.access.windows.empty() && p.access.via.empty();

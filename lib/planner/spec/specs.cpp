@@ -121,7 +121,7 @@ KernelSpec rowwise_spec(const FusionState& state, const std::vector<NodeId>& nod
   store_results(state, nodes, body, columns);
   for (std::size_t i = 0; i < order.size(); ++i)
     if (place(order[i]) == 0)
-      for (auto& c : spec.columns) c.result.access.stride[static_cast<int>(i)] = 0;
+      for (auto& c : spec.cross_row_reductions) c.result.access.stride[static_cast<int>(i)] = 0;
   RowwiseSpec& r = spec.rowwise();
   for (const auto& s : spec.body.statements) r.phases = std::max(r.phases, s.phase + 1);
   if (segmented && !segments_lie_along(spec)) r.segment = -1;

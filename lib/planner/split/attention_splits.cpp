@@ -68,7 +68,7 @@ int choose_splits(const KernelSpec& spec, const DeviceModel& device) {
   // its results.
   if (e.grid >= static_cast<std::uint32_t>(device.sms * e.beside) ||
       (a.stats >= 0 && (a.has_sink() || a.written_out)) || a.totals() ||
-      !unrounded(a.weight).statements.empty() || !spec.columns.empty())
+      !unrounded(a.weight).statements.empty() || !spec.cross_row_reductions.empty())
     return best;
   const double results = static_cast<double>(count(spec.extent, 0, A::n));
   // CTAs that leave room for those of the kernel behind them, which then starts earlier. (On an

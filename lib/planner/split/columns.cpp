@@ -13,7 +13,7 @@
 namespace sinter {
 namespace {
 
-// The kernel that finishes column reductions: its rows are their results.
+// The kernel that finishes cross-row reductions: its rows are their results.
 class ReductionEpilogue {
  public:
   // `kept`: which of the spec's indices its rows have, in order. `parts`: the partial results of a
@@ -31,7 +31,7 @@ class ReductionEpilogue {
 
   // `parts`: the port that the spec writes its partial results to. `step`: from one of them to the
   // next, along each index of the parts.
-  void add(const ColumnReduction& c, const KernelPort& parts, const Dims& step) {
+  void add(const CrossRowReduction& c, const KernelPort& parts, const Dims& step) {
     Access read = parts.access;
     KernelPort result = c.result;
     read.stride = restricted(parts.access.stride, step);
@@ -65,8 +65,8 @@ class ReductionEpilogue {
   BodyCopy body_;
 };
 
-// Adds the port for a column reduction's partial results.
-KernelPort add_parts(KernelSpec& spec, ColumnReduction& c, const Dims& dim, const Access& written,
+// Adds the port for a cross-row reduction's partial results.
+KernelPort add_parts(KernelSpec& spec, CrossRowReduction& c, const Dims& dim, const Access& written,
                      Temporaries& temporaries) {
   const DataType type = partial_type(c.mode, c.arithmetic);
   c.port = static_cast<int>(spec.ports.size());
@@ -90,23 +90,24 @@ std::int64_t blocks_together(std::int64_t columns, std::size_t reductions) {
   return 5 * busy(3) > 6 * busy(4) ? 3 : 4;
 }
 
-// How the blocks of a rowwise kernel with column reductions walk over the rows.
+// How the blocks of a rowwise kernel with cross-row reductions walk over the rows.
 struct Walk {
   std::int64_t num_partials =
-      0;                 // walkers: blocks or, of long rows, clusters; each has partial results
+      0;  // persistent CTAs: blocks or, of long rows, clusters; each has partial results
   int rows_per_cta = 1;  // that one block takes
 };
 Walk choose_walk(const KernelSpec& spec, const DeviceModel& device) {
   const int outer = spec.rowwise().outer_rank;
   const std::int64_t rows = count(spec.extent, 0, outer),
                      columns = count(spec.extent, outer, spec.extent.size());
-  const std::size_t reductions = spec.columns.size();
+  const std::size_t reductions = spec.cross_row_reductions.size();
   constexpr std::int64_t one = 1, large_block = 8192;  // elements that a block takes at once
   constexpr std::int64_t few_steps = 64;               // each gets a block of its own
-  // Rows that start anywhere are walked over in kinds that start alike, each by as many walkers;
-  // fewer walkers than kinds are left as they are, and the rows' elements move one by one. (Short
-  // rows do that anyway, but 65536 x 127 takes 21 us with 128 walkers and took 27 with 132.)
-  // Where kinds of rows have results of their own, each has walkers of its own.
+  // Rows that start anywhere are walked over in kinds that start alike, each by as many persistent
+  // CTAs; fewer persistent CTAs than kinds are left as they are, and the rows' elements move one by
+  // one. (Short rows do that anyway, but 65536 x 127 takes 21 us with 128 persistent CTAs and took
+  // 27 with 132.) Where kinds of rows have results of their own, each has persistent CTAs of its
+  // own.
   const std::int64_t own = column_kinds(spec), alike = columns % 8 == 0 ? 1 : 8;
   const auto of_kinds = [own, alike](std::int64_t num_partials) {
     if (own > 1) return std::max<std::int64_t>(1, num_partials / own) * own;
@@ -122,9 +123,9 @@ Walk choose_walk(const KernelSpec& spec, const DeviceModel& device) {
     return {of_kinds(std::clamp<std::int64_t>(rows, 1, at_once))};
   }
   // One more walker makes the others shorter by 1 / num_partials of all steps, and the end longer
-  // by what it adds up. On an H200, for rmsnorm's gradients with 64, 132, 264 and 528 walkers:
-  // 256 x 2048 in 3.9, 3.6, 4.3, 4.3 us; 1024 x 1024 in 5.3, 4.5, 5.4, 6.7; 2048 x 2048 in 11.8,
-  // 10.5, 10.1, 10.9; 8192 x 2048 in 27.2 with 264, 28.6 with 528.
+  // by what it adds up. On an H200, for rmsnorm's gradients with 64, 132, 264 and 528 persistent
+  // CTAs: 256 x 2048 in 3.9, 3.6, 4.3, 4.3 us; 1024 x 1024 in 5.3, 4.5, 5.4, 6.7; 2048 x 2048
+  // in 11.8, 10.5, 10.1, 10.9; 8192 x 2048 in 27.2 with 264, 28.6 with 528.
   const double root = std::sqrt(static_cast<double>(steps));
   const auto best =
       static_cast<std::int64_t>(std::max(std::min(6 * root, 2.0 * device.sms), 4 * root));
@@ -133,9 +134,9 @@ Walk choose_walk(const KernelSpec& spec, const DeviceModel& device) {
     walk.num_partials = walk.num_partials / device.sms * device.sms;
   // Blocks that would share an SM are one, as long as its threads are enough: that
   // leaves fewer partial results. (Gradients of a layernorm of 4096 x 5120 on an H200: 45.7 us with
-  // 264 walkers, 39.3 with 132; of 1152 columns, 69 with 396 and 67 with 132.) Four are two,
-  // though: 100.6 and 99.1 us for 65536 x 1024. But where several results need more registers, as
-  // those of odd rows do, one is enough. (1001 columns: 66 and 32 us; 777: 48 and 38; 333: 42
+  // 264 persistent CTAs, 39.3 with 132; of 1152 columns, 69 with 396 and 67 with 132.) Four are
+  // two, though: 100.6 and 99.1 us for 65536 x 1024. But where several results need more registers,
+  // as those of odd rows do, one is enough. (1001 columns: 66 and 32 us; 777: 48 and 38; 333: 42
   // and 36.)
   const std::int64_t blocks = walk.num_partials / device.sms;
   // Where rows wait for several reductions one after the other, another block computes meanwhile.
@@ -185,7 +186,7 @@ std::vector<KernelSpec> finish_columns(KernelSpec spec, const PlanContext& conte
   std::vector<int> kept;
   for (int i = kinds_from; i < rank; ++i) kept.push_back(i);
   ReductionEpilogue whole(spec, kept, {r.num_partials / kinds});
-  for (auto& c : spec.columns) {
+  for (auto& c : spec.cross_row_reductions) {
     KernelPort parts = add_parts(spec, c, partial_dim, written, temporaries);
     parts.access = of_kind;
     whole.add(c, parts, {kinds * count(columns)});
@@ -203,7 +204,7 @@ struct ResultParts {
   Dims dim, count, step;  // of the memory; partial results of one result along each index of them
   Access written;
 
-  ResultParts(const KernelSpec& spec, ColumnReduction& c) {
+  ResultParts(const KernelSpec& spec, CrossRowReduction& c) {
     const Dims& result = c.result.access.stride;
     const Dims ends = spec.group_ends();  // of a product or attention: batch, rows, columns, k
     const int m = static_cast<int>(ends[0]), n = static_cast<int>(ends[1]),
@@ -247,7 +248,7 @@ std::vector<KernelSpec> finish_results(KernelSpec spec, const PlanContext& conte
                                        Temporaries& temporaries) {
   std::vector<std::unique_ptr<ReductionEpilogue>> epilogues;
   std::vector<ResultParts> shapes;
-  for (auto& c : spec.columns) {
+  for (auto& c : spec.cross_row_reductions) {
     ResultParts parts(spec, c);
     std::size_t i = 0;  // reductions over the same indices are finished together
     while (i < shapes.size() && shapes[i].kept != parts.kept) ++i;

@@ -9,7 +9,7 @@
 
 namespace sinter {
 
-// The kernels that compute a spec with column reductions, in order.
+// The kernels that compute a spec with cross-row reductions, in order.
 std::vector<KernelSpec> split_columns(KernelSpec spec, const PlanContext& context,
                                       Temporaries& temporaries);
 

@@ -311,7 +311,8 @@ KernelPort Temporaries::add(std::string name, DataType type, const Dims& dim, Ac
 std::vector<KernelSpec> split(KernelSpec spec, const PlanContext& context,
                               Temporaries& temporaries) {
   const DeviceModel& device = context.device;
-  if (!spec.columns.empty()) return split_columns(std::move(spec), context, temporaries);
+  if (!spec.cross_row_reductions.empty())
+    return split_columns(std::move(spec), context, temporaries);
   if (!spec.as_rowwise() || spec.rowwise().segment > 0) return {std::move(spec)};
   context.decisions.decide(Decisions::Kind::row_length, spec.nodes.front(),
                            [&] { return columns_of(spec); });

@@ -6,7 +6,7 @@
 //     distances from them are made together, part by part (statistics.hpp);
 //   - so are those of rows whose memory is many short pieces (a group's channels, which lie
 //     together at each pixel), for each channel apart: then a kernel moves all that lies together;
-//   - column reductions of a rowwise kernel, and reductions of a contraction's results, are
+//   - cross-row reductions of a rowwise kernel, and reductions of a contraction's results, are
 //   finished
 //     by a kernel of their own (columns.hpp).
 // Parts and their order depend on the shapes alone, so results do not change from run to run.

@@ -46,7 +46,7 @@ std::int64_t depth_of(const KernelSpec& c) { return count(c.extent, first_k(c), 
 bool has_divisible_k(const KernelSpec& c) {
   const ContractionSpec* const space = c.as_contraction();
   if (!space || space->k() == 0 || space->rows.on || space->products.size() > 1 ||
-      !c.columns.empty() || reads_joined_indices(c) || joins_products(c))
+      !c.cross_row_reductions.empty() || reads_joined_indices(c) || joins_products(c))
     return false;
   for (const Body* operand : {&space->a().body, &space->b().body})
     for (const auto& s : operand->statements)
@@ -189,10 +189,10 @@ double microseconds_of_parts(const KernelSpec& c, std::int64_t parts, double of_
 
 // A gradient's images in as many parts as are fastest, of those that divide them; or in one.
 // `as`: as which the sums are scheduled, if not each number of parts for itself.
-DepthParts choose_image_parts(const KernelSpec& c, ImageParts how, const ScheduledKernel* as,
-                              const PlanContext& context) {
+SplitK choose_image_parts(const KernelSpec& c, ImageParts how, const ScheduledKernel* as,
+                          const PlanContext& context) {
   const std::int64_t images = images_of(c);
-  DepthParts best;
+  SplitK best;
   if (how == ImageParts::whole || images == 0 || !has_divisible_k(c)) return best;
   Temporaries none(0);
   for (std::int64_t n = 1; n <= std::min(images, kMostImageParts); ++n) {
@@ -229,8 +229,8 @@ ScheduledKernel schedule_of_images(const KernelSpec& c, std::int64_t images, Pla
 }
 
 // The same in plans of a class for which was decided by so many images.
-DepthParts cut_images_as(const KernelSpec& c, std::int64_t images, ImageParts how,
-                         const PlanContext& context) {
+SplitK cut_images_as(const KernelSpec& c, std::int64_t images, ImageParts how,
+                     const PlanContext& context) {
   if (images_of(c) == 0 || !has_divisible_k(c)) return {};
   const ScheduledKernel as = schedule_of_images(c, images, context);
   return choose_image_parts(c, how, &as, context);
@@ -249,8 +249,7 @@ std::int64_t images_of_class(const KernelSpec& c, const PlanContext& context) {
   std::map<std::int64_t, std::map<std::int64_t, double>> takes;
   for (const std::int64_t by : tried)
     for (const std::int64_t n : tried) {
-      const DepthParts parts =
-          cut_images_as(with_images(c, n), by, ImageParts::that_divide, context);
+      const SplitK parts = cut_images_as(with_images(c, n), by, ImageParts::that_divide, context);
       takes[by][n] = parts.parts.empty() ? HUGE_VAL : parts.microseconds;
       const double best = fastest.try_emplace(n, HUGE_VAL).first->second;
       fastest[n] = std::min(best, takes[by][n]);
@@ -267,11 +266,11 @@ std::int64_t images_of_class(const KernelSpec& c, const PlanContext& context) {
 
 }  // namespace
 
-DepthParts choose_depth_parts(const KernelSpec& c, const PlanContext& context, bool whole_images) {
+SplitK choose_split_k(const KernelSpec& c, const PlanContext& context, bool whole_images) {
   const DeviceModel& device = context.device;
   const ScheduledKernel one = schedule_kernel(c, context);
   const double whole = one.microseconds;
-  DepthParts best{{}, whole, whole, one.warpgroups() != nullptr};
+  SplitK best{{}, whole, whole, one.warpgroups() != nullptr};
   // Groups that SINTER_DEPTHWISE asks for are not cut in parts for another engine, whatever these
   // would take.
   const bool asked = device.overrides.depthwise == "mma" && one.is_groups_gradient();
@@ -311,13 +310,13 @@ bool fits_one_kernel(const KernelSpec& c, const PlanContext& context, Engines en
   if (one.simt() ||
       (!one.warpgroups() && (engines == Engines::fastest || c.contraction().paired())))
     return false;
-  if (c.columns.empty()) return true;
+  if (c.cross_row_reductions.empty()) return true;
   KernelSpec plain = c;
-  plain.columns.clear();  // statements that name them are not looked at here
+  plain.cross_row_reductions.clear();  // statements that name them are not looked at here
   const ScheduledKernel without = schedule_kernel(plain, context);
   if ((without.warpgroups() && !one.warpgroups()) || (without.depthwise() && !one.depthwise()))
     return false;
-  return choose_depth_parts(plain, context).parts.empty();
+  return choose_split_k(plain, context).parts.empty();
 }
 
 namespace {
@@ -330,13 +329,13 @@ std::vector<KernelSpec> split_k(KernelSpec c, const FusionState& state, Temporar
   context.decisions.decide(Kind::images, node, [&] { return images_of(c); });
   const auto how = static_cast<ImageParts>(context.decisions.decide(
       Kind::image_parts, node, [] { return static_cast<std::int64_t>(ImageParts::whole); }));
-  DepthParts chosen;
+  SplitK chosen;
   bool fresh = false;
   // The number of parts; less than 0: parts of images, as decided for so many of these.
-  const std::int64_t decided = context.decisions.decide(Kind::depth_parts, node, [&] {
+  const std::int64_t decided = context.decisions.decide(Kind::split_k, node, [&] {
     fresh = true;
-    chosen = choose_depth_parts(c, context, how != ImageParts::whole);
-    DepthParts by_images = choose_image_parts(c, how, nullptr, context);
+    chosen = choose_split_k(c, context, how != ImageParts::whole);
+    SplitK by_images = choose_image_parts(c, how, nullptr, context);
     const std::int64_t parts = count(by_images.parts, 0, by_images.parts.size());
     // (A residual block's step of 17 to 64 images on an H200: 9 to 11 % over constant extents with
     // whole sums, 3 to 10 % so; of 65 to 256 images less than 2 %.)

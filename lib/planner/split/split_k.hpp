@@ -9,7 +9,7 @@
 
 namespace sinter {
 
-struct DepthParts {
+struct SplitK {
   Dims parts;  // of each index of k; empty: k stays whole
   double microseconds = 0, whole_microseconds = 0;
   bool by_wgmma = false;    // the engine that multiplies
@@ -17,8 +17,8 @@ struct DepthParts {
 };
 // `whole_images`: plans of a class have any number of the images that a filter's gradient is summed
 // over, so that no number of parts divides all.
-DepthParts choose_depth_parts(const KernelSpec& contraction, const PlanContext& context,
-                              bool whole_images = false);
+SplitK choose_split_k(const KernelSpec& contraction, const PlanContext& context,
+                      bool whole_images = false);
 
 // Whether a second product and reduced results, where the contraction has them, are better made by
 // its kernel than by others: an engine on tensor cores does them, the same one as without the

@@ -26,7 +26,7 @@ const Statement* finished(const KernelSpec& spec, const Statement& store) {
 
 bool only_sums(const KernelSpec& spec) {
   const RowwiseSpec* const r = spec.as_rowwise();
-  if (!r || r->phases != 2 || !spec.columns.empty() || !spec.gathers.empty() ||
+  if (!r || r->phases != 2 || !spec.cross_row_reductions.empty() || !spec.gathers.empty() ||
       !rows_lie_together(spec))
     return false;
   std::size_t stored = 0;
@@ -86,17 +86,18 @@ std::optional<KernelSpec> as_walked_sums(const KernelSpec& spec) {
     Statement column = *std::find_if(
         statements.begin(), statements.end(),
         [&](const Statement& of) { return of.kind == Kind::reduce && of.port == reduced->port; });
-    column.kind = Kind::column;
+    column.kind = Kind::cross_row_reduce;
     column.label = reduced->label;
     column.access = {};
-    column.port = static_cast<int>(walk.columns.size());
+    column.port = static_cast<int>(walk.cross_row_reductions.size());
     add(std::move(column));
-    walk.columns.push_back({.mode = r.mode,
-                            .arithmetic = r.arithmetic,
-                            .length = r.length,
-                            .label = reduced->label,
-                            .type = value.kind == Kind::convert ? value.type : result.type,
-                            .result = result});
+    walk.cross_row_reductions.push_back(
+        {.mode = r.mode,
+         .arithmetic = r.arithmetic,
+         .length = r.length,
+         .label = reduced->label,
+         .type = value.kind == Kind::convert ? value.type : result.type,
+         .result = result});
   }
   drop_unused(walk);
   return walk;

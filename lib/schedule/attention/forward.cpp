@@ -77,7 +77,7 @@ std::optional<BoxedOperand> stored_sums(const KernelSpec& outputs, DataType oper
   const auto& body = outputs.body.statements;
   const ContractionSpec& c = outputs.contraction();
   const bool plain = body.size() == 2, f8 = is_f8(operands);
-  if (body.size() < 2 || !outputs.columns.empty() ||
+  if (body.size() < 2 || !outputs.cross_row_reductions.empty() ||
       std::count_if(body.begin(), body.end(), is_store) != 1 || !is_store(body.back()) ||
       body.back().args[0] + 2 != static_cast<int>(body.size()) || (!plain && !f8) ||
       !is_scaled_sum(outputs, body.size() - 2, rows_and_columns(c)))
@@ -354,7 +354,7 @@ std::optional<AttentionPlan> plan_attention(const KernelSpec& spec, const Device
   if (rows_of(spec) >= 1 << 30 || spec.extent[AttentionSpec::n] >= 1 << 30) return {};
   Body epilogue = spec.body;
   std::erase_if(epilogue.statements,
-                [](const Statement& s) { return s.kind == StatementKind::column; });
+                [](const Statement& s) { return s.kind == StatementKind::cross_row_reduce; });
   if (!is_straight(spec, epilogue, true) || !draws_or_loads(spec, a.score, true) ||
       !draws_or_loads(spec, a.weight) || !draws_or_loads(spec, a.mask, true))
     return {};

@@ -11,7 +11,7 @@ namespace sinter {
 namespace {
 
 constexpr std::int64_t kWidest = 256;   // head dimension, whose sums are 128 registers
-constexpr int kWarps = 4, kBlock = 16;  // rows of a warp's multiplications
+constexpr int kWarps = 4, kBlock = 16;  // rows of a warp's MMAs
 
 DataType stored_type(DataType multiplied) {
   return multiplied == DataType::tf32 ? DataType::f32 : multiplied;

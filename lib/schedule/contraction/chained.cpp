@@ -25,8 +25,8 @@ int rounded_up(std::int64_t columns) {
 
 std::optional<ChainedPlan> plan_chained(const KernelSpec& spec, const DeviceModel& device) {
   const ContractionSpec& c = spec.contraction();
-  if (!device.has_wgmma || !device.has_tma || !c.chained() || c.rows.on || !spec.columns.empty() ||
-      !spec.gathers.empty())
+  if (!device.has_wgmma || !device.has_tma || !c.chained() || c.rows.on ||
+      !spec.cross_row_reductions.empty() || !spec.gathers.empty())
     return {};
   const int n = c.first_n(), p = c.first_k(), k = p + 1;
   if (c.m != 1 || c.n != 1 || c.k() != 1 || c.chained_k != 1) return {};

@@ -47,8 +47,8 @@ int channel_of(const ContractionSpec& c, const Access& a, const Access* b, const
 // filters.
 std::optional<int> channels_of_group(const KernelSpec& spec, bool several) {
   const ContractionSpec* const c = spec.as_contraction();
-  if (!c || !is_single_product(*c) || c->marked_zeros || !spec.columns.empty() || c->batch == 0 ||
-      c->k() == 0 || reads_joined_indices(spec))
+  if (!c || !is_single_product(*c) || c->marked_zeros || !spec.cross_row_reductions.empty() ||
+      c->batch == 0 || c->k() == 0 || reads_joined_indices(spec))
     return {};
   int channels = -1;
   const bool gradient = c->k_indices.front() == KIndex::pixels;

@@ -9,16 +9,16 @@
 namespace sinter {
 namespace {
 
-constexpr int kChannels = 8, kWidth = 16;             // of a warp; columns of a multiplication
+constexpr int kChannels = 8, kWidth = 16;             // of a warp; columns of an MMA
 constexpr int kMostRowTaps = 7, kMostColumnTaps = 8;  // of eight rows and eight moves
-constexpr int kLeft = 16, kRight = 8;                 // rows of a multiplication's operands
+constexpr int kLeft = 16, kRight = 8;                 // rows of an MMA's operands
 constexpr int kMostRows = 5;                          // of a step
 constexpr int kMostTiles = 2;                         // side by side
 constexpr int kMostStages = 8;
 constexpr int kRegisters = 112;
 constexpr double kMostCtas = 4;  // of an SM
 
-// Rows of pixels of a step, and how many moves of each a multiplication has.
+// Rows of pixels of a step, and how many moves of each an MMA has.
 struct Step {
   int rows = 2, moves = kLeft / 2;
   Step(int taps, int column_taps) {

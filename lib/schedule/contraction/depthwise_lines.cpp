@@ -9,7 +9,7 @@
 namespace sinter {
 namespace {
 
-// Of a multiplication: tiles, results of a tile, pixels that they see.
+// Of an MMA: tiles, results of a tile, pixels that they see.
 constexpr int kTiles = 16, kWidth = 8, kDepth = 16;
 constexpr int kWord = 2;   // pixels
 constexpr int kAhead = 5;  // sets of words
@@ -44,7 +44,7 @@ class LinesSearch {
   const DeviceModel& device_;
   Fastest<DepthwiseLinesConfig> best_;
   DepthwiseLinesConfig& e_ = best_.config;
-  // Multiplications of a tile; rows of the filter, of results in the making, of the image a step.
+  // MMAs of a tile; rows of the filter, of results in the making, of the image a step.
   int chunks_ = 1, taps_ = 1, slots_ = 1, advance_ = 1;
   double channels_ = 0, planes_ = 0, rows_ = 0, tiles_ = 0;  // of results; of a line
   double lines_ = 0;                                         // of all planes

@@ -12,9 +12,9 @@
 namespace sinter {
 namespace {
 
-// Of a multiplication: independent tiles, results of a tile, pixels that they see.
+// Of an MMA: independent tiles, results of a tile, pixels that they see.
 constexpr int kTiles = 16, kWidth = 8, kDepth = 16;
-constexpr int kMostChunks = 4;       // multiplications of a tile and row of the filter
+constexpr int kMostChunks = 4;       // MMAs of a tile and row of the filter
 constexpr int kMostChannels = 4;     // of a lane
 constexpr int kLeastColumns = 4;     // of a tile: else too few of its products count
 constexpr int kMostStages = 8;       // rows
@@ -30,7 +30,7 @@ constexpr double kAgain = 0.15;      // of memory's time, for an image that is r
 // 48 34.9 where 22.9 were, 28.4.)
 constexpr double kUnboxed = 1.5;
 
-// Multiplications that the pixels of a tile of so many results are.
+// MMAs that the pixels of a tile of so many results are.
 int chunks_of(const KernelSpec& spec, const ImageDim& d, int columns) {
   return (seen(spec, d, columns) + kDepth - 1) / kDepth;
 }
@@ -38,7 +38,7 @@ int chunks_of(const KernelSpec& spec, const ImageDim& d, int columns) {
 // The shape of a thread block, as the device code's Bands has it.
 struct Bands {
   int each, lanes, columns, across;
-  int chunks;                // multiplications of a tile and row of the filter
+  int chunks;                // MMAs of a tile and row of the filter
   int taps, advance, slots;  // rows of the filter, of the image a step, of results in the making
   int pixels, row, plane;    // of a row of the image; vectors
   int result_pixels;         // of a row of results, boxed
@@ -160,7 +160,7 @@ struct Bands {
   }
 
   // Clocks in which an SM with `ctas` thread blocks makes a step of each. Instructions, roughly,
-  // estimated and not measured; a warp's multiplications hide behind other warps' instructions. Not
+  // estimated and not measured; a warp's MMAs hide behind other warps' instructions. Not
   // less than TMA takes for the lines of boxes, of which each row of results has `leaving`. (64 x
   // 96 x 56 x 56, 7 x 7 on an H200 in tiles of 16 planes, 448 lines a step, 36.3 us; in tiles side
   // by side of two planes, 232 lines, 25.8. A line alone takes three clocks, but so counted 256 x
@@ -205,7 +205,7 @@ std::vector<Arrangement> arrangements() {
   return all;
 }
 
-// The most results of a tile whose pixels are no more than the multiplication's.
+// The most results of a tile whose pixels are no more than the MMA's.
 int columns_of(const KernelSpec& spec, const ImageDim& d) {
   const std::int64_t reach = std::abs(d.tap) * (taps_of(spec, d) - 1);
   if (reach >= kDepth) return 0;

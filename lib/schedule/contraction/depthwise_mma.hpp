@@ -20,7 +20,7 @@ struct DepthwiseMmaConfig : DepthwiseConfig {
 // `parts`: what there is of a spec that plan_depthwise has read: image, other, channel, down,
 // across. `vector`: the most neighbouring channels, up to 4, that lie together and aligned in the
 // image. `memory`: microseconds that memory takes. Nothing where the filter's lines are too long
-// for one multiplication or its rows too many for registers.
+// for one MMA or its rows too many for registers.
 std::optional<DepthwiseMmaConfig> plan_depthwise_mma(const KernelSpec& spec,
                                                      const DepthwiseConfig& parts, int vector,
                                                      double memory, const DeviceModel& device);

@@ -292,7 +292,7 @@ double estimate(const KernelSpec& spec, const ImageRowsConfig& e, double all, bo
 std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const DeviceModel& device) {
   const ContractionSpec* const old = given.as_contraction();
   if (!device.has_wgmma || !old || !is_single_product(*old) || old->marked_zeros ||
-      !given.columns.empty() || old->batch != 0 || old->n != 1 ||
+      !given.cross_row_reductions.empty() || old->batch != 0 || old->n != 1 ||
       std::find(old->k_indices.begin(), old->k_indices.end(), KIndex::filter_tap) ==
           old->k_indices.end() ||
       old->promote_accumulators || reads_joined_indices(given))

@@ -339,7 +339,8 @@ class ImplicitGemmOf {
     append(k);
     // Results that are reduced are numbered in the order that they had.
     const auto first_k = order.end() - static_cast<std::ptrdiff_t>(k.size());
-    if (!spec().columns.empty() && (!phases_.empty() || !std::is_sorted(order.begin(), first_k)))
+    if (!spec().cross_row_reductions.empty() &&
+        (!phases_.empty() || !std::is_sorted(order.begin(), first_k)))
       return false;
     c.batch = batch;
     (image_is_a_ ? c.m : c.n) = static_cast<int>(of_image.size());

@@ -23,7 +23,7 @@ void reorder(KernelSpec& spec, const std::vector<int>& order) {
   }
   permute(spec.extent);
   for (auto& p : spec.ports) access(p.access);
-  for (auto& c : spec.columns) access(c.result.access);
+  for (auto& c : spec.cross_row_reductions) access(c.result.access);
   for (Body* body : spec.bodies())
     for (auto& s : body->statements) {
       access(s.access);
@@ -80,7 +80,7 @@ void reverse_index(KernelSpec& spec, int i) {
     }
   };
   for (auto& p : spec.ports) access(p.access);
-  for (auto& c : spec.columns) access(c.result.access);
+  for (auto& c : spec.cross_row_reductions) access(c.result.access);
   for (Body* body : spec.bodies())
     for (auto& s : body->statements) access(s.access);
 }
@@ -92,7 +92,7 @@ void add_unit_index(KernelSpec& spec, int at) {
   };
   spec.extent.insert(at, 1);
   for (auto& p : spec.ports) access(p.access);
-  for (auto& c : spec.columns) access(c.result.access);
+  for (auto& c : spec.cross_row_reductions) access(c.result.access);
   for (Body* body : spec.bodies())
     for (auto& s : body->statements) {
       access(s.access);
@@ -139,7 +139,7 @@ void swap_operands(KernelSpec& spec) {
   std::swap(c.m, c.n);
   if (c.zero_dominates != ZeroOf::neither)
     c.zero_dominates = c.zero_dominates == ZeroOf::a ? ZeroOf::b : ZeroOf::a;
-  for (auto& reduction : spec.columns)
+  for (auto& reduction : spec.cross_row_reductions)
     std::swap(reduction.partial_stride_m, reduction.partial_stride_n);
 }
 

@@ -110,7 +110,7 @@ double estimate(const MmaWork& w, const MmaTile& t, const DeviceModel& device) {
   const double tiles = worked_tiles(w, t), each = std::ceil(tiles / device.sms);
   const double beside = std::min<double>(blocks_of(w, t, device), each);
   const int warps = t.warps_m * t.warps_n;
-  // Of one element of k: multiplications, fragments read from shared memory, what comes from
+  // Of one element of k: MMAs, fragments read from shared memory, what comes from
   // memory.
   const double multiply = 1.0 * t.m * t.n * w.bytes / device.mma_operations,
                read = (t.m / t.warps_m + t.n / t.warps_n) * warps * w.bytes / 100.0,

@@ -13,7 +13,7 @@
 namespace sinter {
 namespace {
 
-constexpr int kUnit = 8, kWarps = 8, kWidth = 16;  // channels, units, pixels of a multiplication
+constexpr int kUnit = 8, kWarps = 8, kWidth = 16;  // channels, units, pixels of an MMA
 constexpr int kMostTiles = 4;                      // of a row, or of rows of several images
 constexpr int kMostTaps = 9, kMostSlots = 5;       // that leave registers for two thread blocks
 constexpr int kStages = 6;
@@ -51,8 +51,9 @@ namespace {
 // What the search needs to begin.
 bool may_be_narrow_groups(const KernelSpec& spec, const DeviceModel& device) {
   const ContractionSpec* const c = spec.as_contraction();
-  return device.has_tma && device.has_wgmma && c && is_plain_product(*c) && spec.columns.empty() &&
-         c->batch > 0 && c->n == 1 && c->m >= 2 && !reads_joined_indices(spec);
+  return device.has_tma && device.has_wgmma && c && is_plain_product(*c) &&
+         spec.cross_row_reductions.empty() && c->batch > 0 && c->n == 1 && c->m >= 2 &&
+         !reads_joined_indices(spec);
 }
 
 // The steps of planning one, in order; what returns a bool says whether the engine takes it.

@@ -12,7 +12,7 @@
 namespace sinter {
 namespace {
 
-constexpr int kUnit = 8, kWidth = 16;  // channels; columns of a multiplication
+constexpr int kUnit = 8, kWidth = 16;  // channels; columns of an MMA
 constexpr int kMostGroup = 32;         // channels
 // Of all channels as one group by mma. (3 x 3, 64 x 112 x 112 on an H200, us, on the other engines
 // and here: 8 channels 49.7 and 16.5, 16 54.7 and 36.4, 24 76.3 and 82.5, 32 76.3 and 120.7, of
@@ -68,7 +68,7 @@ struct Step {
   int registers() const {
     return 4 * units * row_pairs() * columns_taps + 4 * row_pairs() * tiles + kOwnRegisters;
   }
-  // Clocks in which an SM with `warps` of them makes a step of each: those of the multiplications,
+  // Clocks in which an SM with `warps` of them makes a step of each: those of the MMAs,
   // of other instructions, or of what shared memory moves; estimated, and not measured. But for a
   // step's latency, which ten gradients in groups of 8 to 32 channels showed on an H100: 64 x 1024
   // x 14 x 14 in groups of 32 36.6 us (36 estimated, by joined groups 38.8), 64 x 2048 x 7 x 7 41.5
@@ -246,8 +246,9 @@ class UnitsGradientSearch {
 // What the reading of a spec needs to begin.
 bool may_be_groups_gradient(const KernelSpec& spec, const DeviceModel& device) {
   const ContractionSpec* const c = spec.as_contraction();
-  return device.has_tma && device.has_wgmma && c && is_plain_product(*c) && spec.columns.empty() &&
-         c->m == 1 && c->n > 0 && c->k() >= 2 && !reads_joined_indices(spec) &&
+  return device.has_tma && device.has_wgmma && c && is_plain_product(*c) &&
+         spec.cross_row_reductions.empty() && c->m == 1 && c->n > 0 && c->k() >= 2 &&
+         !reads_joined_indices(spec) &&
          std::all_of(c->k_indices.begin(), c->k_indices.end(),
                      [](KIndex k) { return k == KIndex::pixels; });
 }

@@ -95,7 +95,8 @@ std::int64_t block_lines(const BoxedOperand& image) { return image.map.box[1] * 
 bool keep_pixels(ImplicitGemm& g, bool image_is_a) {
   const ContractionSpec& c = g.spec.contraction();
   ConvolutionWindow& w = g.window;
-  if (!image_is_a || w.taps_of != ConvolutionWindow::Taps::k || !g.spec.columns.empty())
+  if (!image_is_a || w.taps_of != ConvolutionWindow::Taps::k ||
+      !g.spec.cross_row_reductions.empty())
     return false;
   std::int64_t taps = 1;
   for (const WindowAxis& axis : w.axes) {
@@ -211,7 +212,7 @@ bool keeps_gradient(const ImplicitGemm& g, bool image_is_a) {
   const ConvolutionWindow& w = g.window;
   const ContractionSpec& c = g.spec.contraction();
   if (image_is_a || w.taps_of == Taps::k || g.image.k_fastest || !w.bounds.empty() ||
-      !g.spec.columns.empty() || c.m != 1 || g.image.image_steps.size() > 1)
+      !g.spec.cross_row_reductions.empty() || c.m != 1 || g.image.image_steps.size() > 1)
     return false;
   std::int64_t taps = 1;
   for (const WindowAxis& axis : w.axes) {
@@ -294,8 +295,9 @@ bool number_outer_taps(ImplicitGemm& g, bool blocks) {
 bool keep_blocks(ImplicitGemm& g, bool image_is_a) {
   const ContractionSpec& c = g.spec.contraction();
   ConvolutionWindow& w = g.window;
-  if (!image_is_a || w.taps_of != ConvolutionWindow::Taps::k || !g.spec.columns.empty() ||
-      !w.bounds.empty() || !g.image.image_steps.empty() || !falls_into_blocks(w))
+  if (!image_is_a || w.taps_of != ConvolutionWindow::Taps::k ||
+      !g.spec.cross_row_reductions.empty() || !w.bounds.empty() || !g.image.image_steps.empty() ||
+      !falls_into_blocks(w))
     return false;
   const int row = c.first_n() - 2, column = c.first_n() - 1;
   if (names_index(g.spec, row) || names_index(g.spec, column)) return false;

@@ -69,7 +69,7 @@ void store_as_summed(const KernelSpec& spec, WarpgroupConfig& e, StoredTiles til
   constexpr int kPiece = 4;
   const bool in_pieces = tiles.in_pieces;
   e.stored_together = in_pieces ? kPiece : 8;
-  if (!e.n_fastest || c.rows.on || (c.n != 1 && !in_pieces) || !spec.columns.empty() ||
+  if (!e.n_fastest || c.rows.on || (c.n != 1 && !in_pieces) || !spec.cross_row_reductions.empty() ||
       (c.zero_dominates != ZeroOf::neither && !c.marked_zeros))
     return;
   int result = -1;

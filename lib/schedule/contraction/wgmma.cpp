@@ -65,10 +65,10 @@ int taps_together(const ConvolutionWindow& window, int each) {
   return even && apart > 0 ? static_cast<int>(std::min<std::int64_t>(row, each)) : 1;
 }
 
-// Of a k that ends in the first stage boxes have what multiplications read, whole 32 bytes of it,
+// Of a k that ends in the first stage boxes have what MMAs read, whole 32 bytes of it,
 // and not the line's end, which would be filled with zeros.
 int loaded_depth(const TileProblem& p, const WgmmaConfig& e) {
-  constexpr int kRead = 32;  // bytes of k of one multiplication
+  constexpr int kRead = 32;  // bytes of k of one MMA
   const auto whole = [](const BoxedOperand& o) {
     const bool read_by_threads = !o.k_fastest && !takes_either_major(o.map.type);
     return o.source != BoxedOperand::Source::boxes || !o.behind.empty() || read_by_threads;
@@ -249,7 +249,7 @@ std::optional<WgmmaPlan> plan_boxes(const KernelSpec& given, const DeviceModel& 
   // Rows and columns of reductions are numbered over all indices of m and of n.
   const bool two = c->paired(), dominated = c->zero_dominates != ZeroOf::neither;
   if (c->chained()) return {};
-  if (!given.columns.empty() && (c->m != 1 || c->n != 1)) return {};
+  if (!given.cross_row_reductions.empty() && (c->m != 1 || c->n != 1)) return {};
   if (two && dominated) return {};
   KernelSpec spec = given;
   widen_batch(spec);
@@ -264,7 +264,7 @@ std::optional<WgmmaPlan> plan_boxes(const KernelSpec& given, const DeviceModel& 
   if (c->rows.on && (!columns_together || dominated)) return {};
   const bool swapped = !two && !c->rows.on && (short_m || (!columns_together && !short_n));
   auto usual = orient(spec, columns_together, swapped);
-  const bool turns = !usual && !two && !c->rows.on && given.columns.empty();
+  const bool turns = !usual && !two && !c->rows.on && given.cross_row_reductions.empty();
   if (turns) usual = orient(spec, columns_together, !swapped);
   if (!usual) return {};
   usual->other_way = turns;
@@ -323,7 +323,8 @@ std::optional<WgmmaPlan> plan_window(const KernelSpec& given, const DeviceModel&
 // Oriented as a kernel that was decided for other extents.
 std::optional<Orientation> orient_boxes_as(const WgmmaConfig& decided, const KernelSpec& given) {
   const ContractionSpec& c = given.contraction();
-  if ((!given.columns.empty() && (c.m != 1 || c.n != 1)) || c.k() != (c.has_scale_blocks() ? 2 : 1))
+  if ((!given.cross_row_reductions.empty() && (c.m != 1 || c.n != 1)) ||
+      c.k() != (c.has_scale_blocks() ? 2 : 1))
     return {};
   KernelSpec spec = given;
   widen_batch(spec);
@@ -334,7 +335,7 @@ std::optional<Orientation> orient_boxes_as(const WgmmaConfig& decided, const Ker
 // Of convolutions whose number of images alone is another: all else is constant in their text.
 std::optional<Orientation> orient_window_as(const WgmmaConfig& decided, const KernelSpec& given) {
   const ConvolutionWindow& window = *decided.window;
-  if (!may_be_convolution(given.contraction()) || !given.columns.empty()) return {};
+  if (!may_be_convolution(given.contraction()) || !given.cross_row_reductions.empty()) return {};
   const bool gradient = window.taps_of != ConvolutionWindow::Taps::k;
   const bool columns_together =
       !prefers(given, given.body, n_index(given), m_index(given), is_store);
@@ -383,7 +384,8 @@ std::optional<WgmmaPlan> boxed_by_launch(const WgmmaConfig& decided, const Kerne
                                          const KernelSpec& other, const DeviceModel& device) {
   const ContractionSpec* const c = spec.as_contraction();
   if (!c || decided.window || c->rows.on || c->chained() || !spec.gathers.empty() ||
-      !spec.columns.empty() || c->zero_dominates != ZeroOf::neither || decided.scaled())
+      !spec.cross_row_reductions.empty() || c->zero_dominates != ZeroOf::neither ||
+      decided.scaled())
     return {};
   auto o = orient_boxes_as(decided, spec);
   const auto of_other = orient_boxes_as(decided, other);

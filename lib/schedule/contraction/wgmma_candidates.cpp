@@ -13,7 +13,7 @@
 namespace sinter {
 namespace {
 
-constexpr int kMostColumns = 256;  // of a multiplication
+constexpr int kMostColumns = 256;  // of an MMA
 constexpr int kFewestFilterStages = 3;
 constexpr int kMostBlockStages = 4;
 constexpr double kShortRows = 512;  // a side that hardly fills the tiles' rows
@@ -25,7 +25,7 @@ constexpr double kShortRows = 512;  // a side that hardly fills the tiles' rows
 // with four.)
 constexpr int kMostPlaneStages = 6, kFewestBesidePlanes = 4;
 
-// Columns of a multiplication: those whose sums core/wgmma_named.cuh lists, though the instruction
+// Columns of an MMA: those whose sums core/wgmma_named.cuh lists, though the instruction
 // takes any eight up to the most, and 24 columns of integers.
 bool multipliable(int columns, bool integers) {
   return columns % 16 == 0 || columns <= (integers ? 8 : 128);

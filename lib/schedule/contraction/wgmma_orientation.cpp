@@ -113,7 +113,7 @@ std::optional<Orientation> orient(KernelSpec spec, bool columns_together, bool s
   p.bytes = e.operand_bytes;
   p.a_k_fastest = e.a.k_fastest;
   p.b_k_fastest = e.b.k_fastest;
-  p.reduces = !spec.columns.empty();
+  p.reduces = !spec.cross_row_reductions.empty();
   p.integers = e.integers;
   p.promote_accumulators = e.promote_accumulators;
   p.scaled = e.scaled();
@@ -166,7 +166,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
       std::sort(p.depths.rbegin(), p.depths.rend());
     }
     const std::int64_t lines = (window.channels + line - 1) / line,
-                       step = line / 4;  // of a multiplication
+                       step = line / 4;  // of an MMA
     p.depth = taps / phases * static_cast<double>(line * lines);
     p.zeros_of_k = taps / phases *
                    static_cast<double>(line * lines - (window.channels + step - 1) / step * step);
@@ -204,7 +204,7 @@ std::optional<Orientation> orient_convolution(KernelSpec spec, bool image_is_a,
   (image_left ? p.a_again : p.b_again) = std::max(1.0, taps / steps);
   p.a_k_fastest = e.a.k_fastest;
   p.b_k_fastest = e.b.k_fastest;
-  p.reduces = !gemm->spec.columns.empty();
+  p.reduces = !gemm->spec.cross_row_reductions.empty();
   p.along_columns = e.n_fastest;
   count_epilogue(gemm->spec, p);
   store_tiles_as_summed(gemm->spec, e, gemm->window.bounds.empty() && !resident);

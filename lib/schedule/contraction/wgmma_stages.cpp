@@ -37,7 +37,7 @@ int stages_beside_epilogue(const TileProblem& p, const Tile& t, int blocks,
 }
 
 // No block has a second tile, for which its producer would fill the ring already; nor do
-// multiplications read on past the last stage.
+// MMAs read on past the last stage.
 bool has_one_tile(const TileProblem& p, const Tile& t, const DeviceModel& device) {
   const int cluster = cluster_blocks(t);
   return p.taps == 0 && p.groups == 0 && !p.scaled && t.split == 1 && !t.boxed() &&

@@ -170,11 +170,11 @@ class TileEstimate {
   // ---- clocks of a tile
 
   double multiply_clocks() const {
-    constexpr int kFewestColumns = 80;  // narrower multiplications wait for the rows of A
+    constexpr int kFewestColumns = 80;  // narrower MMAs wait for the rows of A
     return 2.0 * t.m * (swapped ? t.n : std::max(t.n, kFewestColumns)) * multiplied /
            (2.0 * device.tensor_operations / p.bytes);
   }
-  // Every multiplication's rows of A are read with all columns of B.
+  // Every MMA's rows of A are read with all columns of B.
   double shared_clocks() const {
     constexpr double kShared = 128;  // bytes a clock
     constexpr double kRead = 0.66;   // what reading one costs of kShared

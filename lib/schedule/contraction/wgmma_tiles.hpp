@@ -16,7 +16,7 @@ inline constexpr int kStoredRows = 16;   // of a box in which a warp's results l
 inline constexpr int kMostRegisters = 240, kRegistersOfThree = 160;  // of a consumer's thread
 // Of a filter gradient whose pixels stay for all taps: a consumer's, and those of three.
 inline constexpr int kMostTapsEach = 4, kMostTapsOfTile = 3 * kMostTapsEach;
-inline constexpr int kInstructionRows = 64;  // of one multiplication; sides up to it are short
+inline constexpr int kInstructionRows = 64;  // of one MMA; sides up to it are short
 inline constexpr int kFewestTogether = 32;   // columns of a tap that are loaded together
 
 // What can be chosen freely.

@@ -11,7 +11,7 @@
 namespace sinter {
 namespace {
 
-// Bytes at a place of what few others share: what is fetched of it or, where that is less, what is
+// Bytes at a vector of what few others share: what is fetched of it or, where that is less, what is
 // written.
 int own_bytes(const KernelSpec& spec, const Packing& packing, int shared) {
   int written = 0;
@@ -21,7 +21,7 @@ int own_bytes(const KernelSpec& spec, const Packing& packing, int shared) {
   return std::max({packing.fetched_bytes - shared, written, 1});
 }
 
-// Bytes at a place of what is the same in all rows (scales of channels), or in all of an image.
+// Bytes at a vector of what is the same in all rows (scales of channels), or in all of an image.
 int column_bytes(const KernelSpec& spec, const Packing& packing, bool of_image) {
   const int rank = spec.extent.size();
   int bytes = 0;
@@ -35,9 +35,9 @@ int column_bytes(const KernelSpec& spec, const Packing& packing, bool of_image) 
   return bytes;
 }
 
-// Whether all that is read is shared by so many places that the caches serve it. Its bytes do not
+// Whether all that is read is shared by so many vectors that the caches serve it. Its bytes do not
 // count then: threads with little to store do little for their index. (Sums of a table's rows and
-// columns of 500 bf16, 300 x 400 of them, on an H200: 71.7 us with a place of a thread, 32.3 with
+// columns of 500 bf16, 300 x 400 of them, on an H200: 71.7 us with a vector of a thread, 32.3 with
 // four. Next to what memory delivers, a mask of columns costs no more: 126 and 130.5 us.)
 bool reads_shared(const KernelSpec& spec, const Packing& packing) {
   constexpr double kShared = 8;
@@ -51,12 +51,12 @@ bool reads_shared(const KernelSpec& spec, const Packing& packing) {
   return spec.gathers.empty();
 }
 
-// Where columns share most of what is fetched, a thread's places lie in one column, which it
+// Where columns share most of what is fetched, a thread's vectors lie in one column, which it
 // fetches once. (Inference of a batchnorm with 256 channels on an H200: 315 -> 279 us.)
 void share_columns(const KernelSpec& spec, int cost, PointwiseConfig& s) {
   constexpr int kTogether = 4, kMostThreads = 384;
   const int rank = spec.extent.size();
-  const std::int64_t row = rank > 1 ? spec.extent[rank - 1] / s.packing.width : 0;  // places
+  const std::int64_t row = rank > 1 ? spec.extent[rank - 1] / s.packing.width : 0;  // vectors
   if (row == 0 || kTogether * cost > kMostCode) return;
   for (int threads = 256; threads <= kMostThreads; threads += 32) {
     if (threads % row != 0) continue;
@@ -103,28 +103,28 @@ PointwiseConfig choose_pointwise(const KernelSpec& spec, const DeviceModel& devi
   s.packing = choose_packing(spec, rank - 1, widest, true);
   if (s.packing.width == 1) choose_wide_stores(spec, widest, s.packing);
   const bool cut = moves_narrowly(spec, s.packing) &&
-                   choose_misaligned_packs(spec, widest, s.packing, s.aligned_by, s.places);
+                   choose_misaligned_packs(spec, widest, s.packing, s.aligned_by, s.vectors);
   if (const int width = width_of_short_stores(spec, s.packing); !cut && width < s.packing.width)
     s.packing = choose_packing(spec, rank - 1, width, true);
-  const double places = cut ? elements(spec.extent, 0, rank - 1) * static_cast<double>(s.places)
-                            : elements(spec.extent, 0, rank) / s.packing.width;
+  const double vectors = cut ? elements(spec.extent, 0, rank - 1) * static_cast<double>(s.vectors)
+                             : elements(spec.extent, 0, rank) / s.packing.width;
   const int cost = element_cost(spec, spec.body) * s.packing.width;
   const int own = own_bytes(spec, s.packing,
                             reads_shared(spec, s.packing) ? s.packing.fetched_bytes
                                                           : column_bytes(spec, s.packing, false));
-  // In rows that start anywhere a thread has one place: two are no gain. (Joined odd columns on an
+  // In rows that start anywhere a thread has one vector: two are no gain. (Joined odd columns on an
   // H200: 56.2 us with two, 55.1 with one, which compiles in 30 ms less.)
   if (s.aligned_by < 0) {
     s.unroll = power_of_two_to(std::min(kMostCode / std::max(cost, 1), kFlightBytes / 2 / own), 16);
     share_columns(spec, cost, s);
   }
-  while (s.unroll > 1 && places / (s.threads * s.unroll) < device.enough_ctas) s.unroll /= 2;
+  while (s.unroll > 1 && vectors / (s.threads * s.unroll) < device.enough_ctas) s.unroll /= 2;
   // Few results, of which each may read a large window, are spread over the SMs.
   const bool resamples = std::any_of(spec.gathers.begin(), spec.gathers.end(),
                                      [](const Gather& g) { return g.resamples(); });
-  while (resamples && s.threads > 32 && places / (s.threads * s.unroll) < device.sms)
+  while (resamples && s.threads > 32 && vectors / (s.threads * s.unroll) < device.sms)
     s.threads /= 2;
-  s.grid = clamp_grid(std::ceil(places / (s.threads * s.unroll)));
+  s.grid = clamp_grid(std::ceil(vectors / (s.threads * s.unroll)));
   return s;
 }
 
@@ -164,9 +164,9 @@ std::optional<PointwiseConfig> schedule_as(const PointwiseConfig& decided, const
     own = choose_packing(spec, rank - 1, width, true);
   if (!holds(decided.packing, own)) return {};
   s.wide_index |= needs_wide_index(spec);
-  const double places = elements(spec.extent, 0, rank) / width;
+  const double vectors = elements(spec.extent, 0, rank) / width;
   s.grid =
-      clamp_grid(decided.tiling.on ? s.tiling.tiles : std::ceil(places / (s.threads * s.unroll)));
+      clamp_grid(decided.tiling.on ? s.tiling.tiles : std::ceil(vectors / (s.threads * s.unroll)));
   s.microseconds = microseconds(spec, s, device);
   return s;
 }

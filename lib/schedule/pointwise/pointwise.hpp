@@ -10,11 +10,11 @@
 namespace sinter {
 
 struct PointwiseConfig : Launch {
-  int unroll = 1;  // places that a thread fetches before it computes
+  int unroll = 1;  // vectors that a thread fetches before it computes
   Packing packing;
   Tiling tiling;
   int aligned_by = -1;  // the port by which packs are aligned where rows start anywhere; -1: none
-  std::int64_t places = 0;  // with such packs: of a row
+  std::int64_t vectors = 0;  // with such packs: of a row
 };
 
 // With what was decided for another spec of the same structure; nothing where that does not hold.

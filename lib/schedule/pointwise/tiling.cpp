@@ -16,12 +16,12 @@ namespace {
 
 using namespace tiles;
 
-// More threads with fewer places each load and store more evenly: 130.1 us with 512, 132.5 with 256
-// for 8192 x 16384 of bf16 on an H200. With one place each they only wait (57 instead of 50 us for
-// 16384 x 3072).
+// More threads with fewer vectors each load and store more evenly: 130.1 us with 512, 132.5 with
+// 256 for 8192 x 16384 of bf16 on an H200. With one vector each they only wait (57 instead of 50 us
+// for 16384 x 3072).
 constexpr int kThreads = 512;
 constexpr int kTileBytes = 64 * kThreads;  // that a block should have in flight
-constexpr int kMostPlaces = 16;            // of a thread
+constexpr int kMostVectors = 16;           // of a thread
 constexpr double kFewBlocks = 128;         // below it, blocks count more than what each wastes
 constexpr int kFewTogether = 4;            // matrices of one tile that are worth it
 constexpr int kSmallestTile = 512;         // elements, below which a block has nothing to do
@@ -155,7 +155,7 @@ void choose_tile(const KernelSpec& spec, const Pair& pair, int width, const Devi
   t.lanes = std::clamp(static_cast<int>(std::bit_floor(static_cast<unsigned>(side))), 8, 32);
   const int unit = t.lanes * width, segment = kSegment / pair.widest_staged;
   const int most = std::min({kTileBytes / std::max(1, pair.loaded), kSharedBytes / pair.staged,
-                             kMostPlaces * kThreads * width});
+                             kMostVectors * kThreads * width});
   int rows = unit, columns = unit * segment <= most ? segment : segment / 2;
   const std::int64_t matrices = pair.through < 0 ? 1 : spec.extent[pair.through];
   std::int64_t together = 1;
@@ -233,10 +233,10 @@ void choose_tile(const KernelSpec& spec, const Pair& pair, int width, const Devi
   t.through = pair.through;
   t.tile_through = static_cast<int>(together);
   t.tiles = tiles();
-  const int places = rows / width * columns * t.tile_through;
-  const int rounds = std::max(kFewestRounds, (places + kThreads - 1) / kThreads);
-  t.threads = ((places + rounds - 1) / rounds + 31) / 32 * 32;
-  t.rounds = (places + t.threads - 1) / t.threads;
+  const int vectors = rows / width * columns * t.tile_through;
+  const int rounds = std::max(kFewestRounds, (vectors + kThreads - 1) / kThreads);
+  t.threads = ((vectors + rounds - 1) / rounds + 31) / 32 * 32;
+  t.rounds = (vectors + t.threads - 1) / t.threads;
 }
 
 // The most elements that a tile moves as one, in memory and from its own beginning.

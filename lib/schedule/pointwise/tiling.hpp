@@ -15,7 +15,7 @@ struct Tiling {
   // Small matrices: a tile takes all of several of them, which follow one another along `through`.
   int through = -1, tile_through = 1;
   int lanes = 8;                       // threads side by side along `along`
-  int threads = 256, rounds = 1;       // rounds: places of a thread
+  int threads = 256, rounds = 1;       // rounds: vectors of a thread
   double tiles = 1;                    // of the whole domain
   bool loads = false, stores = false;  // there are ports that are staged and read, or written
   int aligned_by = -1;  // the port by which packs are aligned where rows start anywhere; -1: none

@@ -66,8 +66,8 @@ void choose_misaligned_tile(const KernelSpec& spec, const Pair& pair, int width,
   t.tile_along = rows;
   t.tile_across = columns;
   t.tiles = tiles();
-  const int places = rows / width * columns;
-  t.rounds = (places + kMisalignedThreads - 1) / kMisalignedThreads;
+  const int vectors = rows / width * columns;
+  t.rounds = (vectors + kMisalignedThreads - 1) / kMisalignedThreads;
   t.threads = kMisalignedThreads;
 }
 
@@ -143,7 +143,7 @@ bool tile_moves_narrowly(const KernelSpec& spec, const Choice& c) {
 }
 
 // The matrices of all that is moved follow one another without gaps. What does not lie so has no
-// place in this: packs cross the ends of columns. Only loads are staged.
+// vector in this: packs cross the ends of columns. Only loads are staged.
 Choice make_flat_choice(const KernelSpec& spec, const std::vector<bool>& used, const Pair& pair,
                         int widest, const DeviceModel& device) {
   // Neighbouring threads gather packs out of banks of shared memory that are the more different the
@@ -231,7 +231,7 @@ int beside_runs(const KernelSpec& spec, const Access& a) {
 
 Choice make_block_choice(const KernelSpec& spec, const std::vector<bool>& used, int widest,
                          const DeviceModel& device) {
-  constexpr int kSector = 32, kThreads = 256, kPlaces = 8;  // bytes; of a thread
+  constexpr int kSector = 32, kThreads = 256, kVectors = 8;  // bytes; of a thread
   Choice c;
   Tiling& t = c.tiling;
   const int last = spec.extent.size() - 1;
@@ -266,7 +266,7 @@ Choice make_block_choice(const KernelSpec& spec, const std::vector<bool>& used, 
   t.tile_along = n;
   t.tile_through = at_most(spec.extent[read], (kSegment + n * narrowest - 1) / (n * narrowest));
   t.tile_across =
-      at_most(spec.extent[written], std::max(1, kThreads * kPlaces / (packs * t.tile_through)));
+      at_most(spec.extent[written], std::max(1, kThreads * kVectors / (packs * t.tile_through)));
   t.lanes = packs;
   const auto parts = [&](int i, int size) {
     return std::ceil(static_cast<double>(spec.extent[i]) / size);
@@ -278,10 +278,10 @@ Choice make_block_choice(const KernelSpec& spec, const std::vector<bool>& used, 
   while (tiles() < device.enough_ctas && t.tile_across * n * narrowest >= 4 * kSegment)
     t.tile_across /= 2;
   t.tiles = tiles();
-  const int places = packs * t.tile_across * t.tile_through;
-  t.rounds = kPlaces;
-  t.threads = ((places + t.rounds - 1) / t.rounds + 31) / 32 * 32;
-  t.rounds = (places + t.threads - 1) / t.threads;
+  const int vectors = packs * t.tile_across * t.tile_through;
+  t.rounds = kVectors;
+  t.threads = ((vectors + t.rounds - 1) / t.rounds + 31) / 32 * 32;
+  t.rounds = (vectors + t.threads - 1) / t.threads;
   t.on = t.tiles >= device.enough_ctas && t.tile_through > 1;
   return c;
 }

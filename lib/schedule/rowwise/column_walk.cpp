@@ -35,30 +35,30 @@ namespace {
 constexpr double kLongWalk = 10;  // rows, in which a ring pays for its filling
 
 // How the threads of a block that has an SM for itself are divided among rows, where
-// columns have several results; `numbers`: registers of a place, `walk`: rows of each block. What a
-// step costs a warp beside its elements is a third of all, so that a thread holds some places: the
-// threads of a row are few, and there are more rows. (A layernorm's gradients on an H200: 2560
+// columns have several results; `numbers`: registers of a vector, `walk`: rows of each block. What
+// a step costs a warp beside its elements is a third of all, so that a thread holds some vectors:
+// the threads of a row are few, and there are more rows. (A layernorm's gradients on an H200: 2560
 // columns 71.8 -> 66.0 us, 3072 81.5 -> 77.5, 1152 66.8 -> 60.7.) 0 rows: not divided.
 struct Division {
   int threads_per_row = 0, rows = 0;
 };
-Division divide_block(double places, double numbers, double walk, int place_bytes,
+Division divide_block(double vectors, double numbers, double walk, int vector_bytes,
                       const DeviceModel& device) {
   constexpr int kThreads = 640, kFewThreads = 384, kEnoughWarps = 16, kSlotBytes = 56 << 10;
-  constexpr double kShort = 288;  // places of a row, which instructions bound rather than memory
+  constexpr double kShort = 288;  // vectors of a row, which instructions bound rather than memory
   Division best;
   double busiest = 0;
   for (int each : {2, 3}) {
-    const int threads = threads_for(places, each);
+    const int threads = threads_for(vectors, each);
     int most = 0;  // rows that fit
     while ((most + 1) * kLongWalk <= walk && (most + 1) * threads <= kThreads &&
-           (most + 1) * threads * each * place_bytes <= kSlotBytes &&
+           (most + 1) * threads * each * vector_bytes <= kSlotBytes &&
            registers_with(device, (most + 1) * threads) >= each * numbers + kBesideHeld)
       ++most;
-    const double busy = busy_share(places, each);
+    const double busy = busy_share(vectors, each);
     // Among equals, of long rows, those that leave a block more than one.
     if (most * threads < kFewThreads || busy < busiest ||
-        (busy == busiest && places > kShort && best.rows > 1))
+        (busy == busiest && vectors > kShort && best.rows > 1))
       continue;
     busiest = busy;
     best = {threads, 0};
@@ -75,7 +75,7 @@ Division divide_block(double places, double numbers, double walk, int place_byte
   return best;
 }
 
-// Whether all that belongs to rows as a whole are numbers of f32 at places of their own.
+// Whether all that belongs to rows as a whole are numbers of f32 at vectors of their own.
 bool loads_row_numbers(const KernelSpec& spec) {
   int loads = 0;
   for (const auto& s : spec.body.statements) {
@@ -90,14 +90,14 @@ bool loads_row_numbers(const KernelSpec& spec) {
 // What threads and registers are chosen by.
 struct Walk {
   double rows = 0, columns = 0;
-  double num_partials = 0;  // walkers: rows are divided among so many
+  double num_partials = 0;  // persistent CTAs: rows are divided among so many
   double blocks = 0;        // of an SM
-  double places = 0;        // packs of a row, or of a block's share of it
-  PlaceBytes bytes;         // of a place
-  double numbers = 0;       // that a thread holds of a place
+  double vectors = 0;       // packs of a row, or of a block's share of it
+  VectorBytes bytes;        // of a vector
+  double numbers = 0;       // that a thread holds of a vector
   bool several = false;     // columns have several results
   bool doubles = false;     // sums of doubles take twice the registers
-  int place_ahead = 0;      // bytes of a place that may be loaded ahead
+  int vector_ahead = 0;     // bytes of a vector that may be loaded ahead
   bool divided = false;     // the threads of a block among rows, as divide_block says
 };
 
@@ -107,17 +107,17 @@ Walk walk_of(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s
   w.rows = elements(spec.extent, 0, spec.rowwise().outer_rank);
   w.columns = elements(spec.extent, spec.rowwise().outer_rank, rank);
   w.num_partials = static_cast<double>(spec.rowwise().num_partials);
-  s.blocks_per_row =
-      column_cluster(static_cast<std::int64_t>(w.columns), spec.columns.size(), device);
-  w.places =
-      std::ceil(choose_places(spec, std::min(8, widest_pack(spec) / 2), s) / s.blocks_per_row);
+  s.blocks_per_row = column_cluster(static_cast<std::int64_t>(w.columns),
+                                    spec.cross_row_reductions.size(), device);
+  w.vectors =
+      std::ceil(choose_vectors(spec, std::min(8, widest_pack(spec) / 2), s) / s.blocks_per_row);
   w.blocks = std::ceil(w.num_partials * s.blocks_per_row / device.sms);
-  w.bytes = place_bytes(spec, s.packing);
-  w.numbers = s.packing.width * static_cast<double>(spec.columns.size()) +
+  w.bytes = vector_bytes(spec, s.packing);
+  w.numbers = s.packing.width * static_cast<double>(spec.cross_row_reductions.size()) +
               (w.bytes.row + w.bytes.weights) / 4;
-  w.several = spec.columns.size() > 1;
+  w.several = spec.cross_row_reductions.size() > 1;
   w.doubles = spec.sums_doubles();
-  w.place_ahead = bytes_ahead(spec, s.packing);
+  w.vector_ahead = bytes_ahead(spec, s.packing);
   return w;
 }
 
@@ -126,15 +126,15 @@ void choose_threads(const KernelSpec& spec, const DeviceModel& device, Walk& w, 
   constexpr double kLeastBusy = 0.85;      // of a row's warps
   constexpr double kFewNumbers = 20;       // that a thread holds beside what else it needs
   constexpr std::size_t kLittleCode = 24;  // statements
-  const double places = w.places, numbers = w.numbers;
-  // Rows that one walker takes side by side, and an SM's walkers.
-  const double beside = spec.rowwise().rows_per_cta, walkers = w.blocks * beside;
-  // A short row's places go to neighbouring threads of one warp, which need no barrier; so do those
-  // of a longer one whose warps would idle, to half as many threads. (Gradients of 517 and 777
-  // columns on an H200: 61 -> 34 us and 42 -> 34; of 1001, which 126 of 128 threads take: 33
+  const double vectors = w.vectors, numbers = w.numbers;
+  // Rows that one persistent CTA takes side by side, and an SM's such CTAs.
+  const double beside = spec.rowwise().rows_per_cta, ctas = w.blocks * beside;
+  // A short row's vectors go to neighbouring threads of one warp, which need no barrier; so do
+  // those of a longer one whose warps would idle, to half as many threads. (Gradients of 517 and
+  // 777 columns on an H200: 61 -> 34 us and 42 -> 34; of 1001, which 126 of 128 threads take: 33
   // and 34.)
-  const bool idle = places > 32 && places <= 32 * kUsualPlaces &&
-                    places / (std::ceil(places / 32) * 32) < kLeastBusy;
+  const bool idle = vectors > 32 && vectors <= 32 * kUsualVectors &&
+                    vectors / (std::ceil(vectors / 32) * 32) < kLeastBusy;
   const bool one_warp = w.columns <= kShortRow || idle;
   // With 48 registers there are more threads: 5120 columns in 64 instead of 78 us.
   const bool light =
@@ -148,17 +148,18 @@ void choose_threads(const KernelSpec& spec, const DeviceModel& device, Walk& w, 
   // Long rows then take fewer threads, too, if these can hold them. (A layernorm's gradients of
   // 8192 x 7168 on an H200: 103 us with 896 threads, 95 with 448.)
   constexpr int kMany = 640, kFewer = 512;
-  const bool fewer = (w.several || s.blocks_per_row > 1) && places > kMany &&
-                     std::ceil(places / static_cast<double>(kFewer)) * numbers + kBesideHeld <=
+  const bool fewer = (w.several || s.blocks_per_row > 1) && vectors > kMany &&
+                     std::ceil(vectors / static_cast<double>(kFewer)) * numbers + kBesideHeld <=
                          registers_with(device, kFewer);
   // A block has at most 1024, of the rows that it takes side by side.
   const double most = std::min(fewer ? kFewer : 1024.0, std::floor(1024 / beside / 32) * 32),
-               threads = std::min(together / walkers, most);
-  s.threads_per_row = threads_for(places, std::ceil(places / (one_warp ? 32 : threads)));
-  // (An rmsnorm's gradients of 4096 x 20480: 136 us with 448 threads of three places, 123 with 640
+               threads = std::min(together / ctas, most);
+  s.threads_per_row = threads_for(vectors, std::ceil(vectors / (one_warp ? 32 : threads)));
+  // (An rmsnorm's gradients of 4096 x 20480: 136 us with 448 threads of three vectors, 123 with 640
   // of two. A layernorm's are 2 % slower so.)
-  if (fewer && !w.several && places <= 2 * kMany && busy_share(places, 2) > busy_share(places, 3))
-    s.threads_per_row = threads_for(places, 2);
+  if (fewer && !w.several && vectors <= 2 * kMany &&
+      busy_share(vectors, 2) > busy_share(vectors, 3))
+    s.threads_per_row = threads_for(vectors, 2);
   const int least = std::max(1, 32 / s.threads_per_row);  // rows of a warp
   s.rows_per_block =
       std::max(least, power_of_two_to(std::min(threads / (w.doubles ? 2 : 1) / s.threads_per_row,
@@ -166,13 +167,15 @@ void choose_threads(const KernelSpec& spec, const DeviceModel& device, Walk& w, 
                                       1024));
   if (s.blocks_per_row > 1) s.rows_per_block = 1;
   s.rows_per_block *= spec.rowwise().rows_per_cta;
-  const bool narrow_sums = std::none_of(
-      spec.columns.begin(), spec.columns.end(),
-      [](const ColumnReduction& c) { return partial_type(c.mode, c.arithmetic) == DataType::f64; });
+  const bool narrow_sums =
+      std::none_of(spec.cross_row_reductions.begin(), spec.cross_row_reductions.end(),
+                   [](const CrossRowReduction& c) {
+                     return partial_type(c.mode, c.arithmetic) == DataType::f64;
+                   });
   Division divided;
   if (w.several && narrow_sums && s.blocks_per_row == 1 && w.num_partials <= device.sms &&
-      w.columns > kShortRow && w.rows >= kLongWalk * w.num_partials && w.place_ahead > 0)
-    divided = divide_block(places, numbers, w.rows / w.num_partials, w.place_ahead, device);
+      w.columns > kShortRow && w.rows >= kLongWalk * w.num_partials && w.vector_ahead > 0)
+    divided = divide_block(vectors, numbers, w.rows / w.num_partials, w.vector_ahead, device);
   w.divided = divided.rows > 0;
   if (w.divided) {
     s.threads_per_row = divided.threads_per_row;
@@ -189,23 +192,23 @@ void choose_ring(const KernelSpec& spec, const DeviceModel& device, const Walk& 
   const int ring_bytes = device.shared_per_sm / 100 * 85 >> 14 << 14;
   // Weights stay in registers where these suffice; a row's values are computed again from its packs
   // where they would not fit beside those.
-  const double each = std::ceil(w.places / s.threads_per_row),
+  const double each = std::ceil(w.vectors / s.threads_per_row),
                registers = registers_with(device, s.threads * s.least_blocks);
   s.prefetch = each * w.numbers + kBesideHeld <= registers;
   s.recompute = each * (w.numbers + w.bytes.values) + kBesideValues > registers;
-  const int slot_bytes = s.threads * static_cast<int>(each) * w.place_ahead;
+  const int stage_bytes = s.threads * static_cast<int>(each) * w.vector_ahead;
   const bool few = w.rows < kLongWalk * w.num_partials * s.rows_per_block;
   // The next row comes to registers only where these hold it beside the present one.
   const bool crowded =
       s.prefetch && each * (w.numbers + w.bytes.row / 4.0) + kBesideHeld > registers;
-  if (slot_bytes > 0 && (!few || crowded))
-    s.pipeline_stages = std::min(2, ring_bytes / static_cast<int>(w.blocks) / slot_bytes);
+  if (stage_bytes > 0 && (!few || crowded))
+    s.pipeline_stages = std::min(2, ring_bytes / static_cast<int>(w.blocks) / stage_bytes);
   if (s.pipeline_stages > 0) {
     // More on their way at once than keep memory busy hinder each other. (12288 columns: 91 -> 84
     // us; with dropout and a residual, 4096 columns, 194 -> 183.)
     constexpr int kInFlight = 48 << 10;
-    s.slot_bytes = slot_bytes;
-    s.in_flight = w.divided && slot_bytes >= kInFlight ? 0 : s.pipeline_stages - 1;
+    s.stage_bytes = stage_bytes;
+    s.in_flight = w.divided && stage_bytes >= kInFlight ? 0 : s.pipeline_stages - 1;
     // (12288 columns: 97 -> 91 us; 10240: 77 -> 64; 2304: 57.1 -> 56.0; but 4096: 54 -> 57.)
     s.by_lanes = w.divided && (s.rows_per_block == 1 || w.columns <= kShortWalk) &&
                  s.threads_per_row % 32 == 0 && loads_row_numbers(spec);
@@ -216,8 +219,8 @@ void choose_ring(const KernelSpec& spec, const DeviceModel& device, const Walk& 
 }  // namespace
 
 // Blocks that loop over the rows and keep running results of the columns. The planner gives as many
-// walkers as pay (columns.cpp): fewer than there are SMs, or some on each, which then share its
-// threads.
+// persistent CTAs as pay (columns.cpp): fewer than there are SMs, or some on each, which then share
+// its threads.
 void schedule_columns(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
   Walk w = walk_of(spec, device, s);
   choose_threads(spec, device, w, s);

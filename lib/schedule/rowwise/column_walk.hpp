@@ -10,7 +10,7 @@ namespace sinter {
 
 // Of rows up to this long a large block takes many at once, and one block an SM is enough.
 inline constexpr int kShortRow = 256;
-// Threads of an SM's blocks with column reductions; of light ones, in 48 registers each.
+// Threads of an SM's blocks with cross-row reductions; of light ones, in 48 registers each.
 inline constexpr int kColumnThreads = 1024, kLightColumnThreads = 1280;
 // Blocks of a cluster that share each row where one block's registers would not hold its columns'
 // running results.

@@ -1,4 +1,4 @@
-// Which values stay beside the places of a row for later phases.
+// Which values stay beside the vectors of a row for later phases.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -46,7 +46,7 @@ bool is_costly(const Statement& s) {
   }
 }
 
-bool is_value_of_place(const Statement& s) {
+bool is_value_of_vector(const Statement& s) {
   return !s.per_row && (s.kind == StatementKind::pointwise || s.kind == StatementKind::convert ||
                         s.kind == StatementKind::gather);
 }
@@ -72,7 +72,8 @@ std::vector<int> kept_values(const KernelSpec& spec, const RowwiseConfig& s) {
         for (int a : statements[i].args)
           if (made[static_cast<std::size_t>(a)]) needed.insert(a);
     for (int i : needed) {
-      if (kept.contains(i) || !is_value_of_place(statements[static_cast<std::size_t>(i)])) continue;
+      if (kept.contains(i) || !is_value_of_vector(statements[static_cast<std::size_t>(i)]))
+        continue;
       const auto of = live_statements(spec.body, {i}, kept);
       bool costly = false;
       for (std::size_t j = 0; j < of.size(); ++j)
@@ -82,17 +83,17 @@ std::vector<int> kept_values(const KernelSpec& spec, const RowwiseConfig& s) {
     for (std::size_t i = 0; i < live.size(); ++i)
       if (live[i] && !statements[i].per_row) made[i] = true;
   }
-  int numbers = 0;  // of 32 bits, at a place
+  int numbers = 0;  // of 32 bits, at a vector
   for (int i : kept)
     numbers += s.packing.width *
                (statements[static_cast<std::size_t>(i)].arithmetic == DataType::f64 ? 2 : 1);
   const double columns = elements(spec.extent, spec.rowwise().outer_rank, spec.extent.size());
-  const double places =
-      s.held_places > 0 ? s.held_places
-                        : std::ceil(columns / (s.rows_fastest ? 1 : s.packing.width) /
-                                    (static_cast<double>(s.threads_per_row) * s.blocks_per_row));
+  const double vectors =
+      s.held_vectors > 0 ? s.held_vectors
+                         : std::ceil(columns / (s.rows_fastest ? 1 : s.packing.width) /
+                                     (static_cast<double>(s.threads_per_row) * s.blocks_per_row));
   const int most = s.rows_fastest && s.packing.width == 4 ? kKeptAcross : kKeptValues;
-  if (places * numbers > most) return {};
+  if (vectors * numbers > most) return {};
   return {kept.begin(), kept.end()};
 }
 

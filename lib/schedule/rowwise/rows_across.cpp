@@ -19,7 +19,7 @@ bool hold_across(const KernelSpec& spec, double columns, const DeviceModel& devi
   constexpr int kBytes = 128, kLine = 128, kSector = 32;  // that a thread holds; of memory
   if (!has_later_elements(spec)) return false;
   const int width = s.packing.width, cost = element_cost(spec, spec.body) * width;
-  const PlaceBytes bytes = place_bytes(spec, s.packing);
+  const VectorBytes bytes = vector_bytes(spec, s.packing);
   const int held = std::max(bytes.row, bytes.kept);
   // What a light body computes with the packs fits in 80 registers with them.
   constexpr int kLight = 6, kThreads = 768;
@@ -95,7 +95,7 @@ void share_short_rows(const KernelSpec& spec, const DeviceModel& device, double 
     fewer.recompute = each * s.packing.width > kKeptValues;
     fewer.prefetch = s.prefetch || parts;
     const bool holds =
-        parts ? each <= kPacksOfParts : each * place_bytes(spec, s.packing).row <= kBytes;
+        parts ? each <= kPacksOfParts : each * vector_bytes(spec, s.packing).row <= kBytes;
     if (rows / s.packing.width * along < threads || !holds) continue;
     if (fewer.recompute && !kept_values(spec, s).empty()) continue;
     s = std::move(fewer);
@@ -216,12 +216,12 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
   constexpr int kCut = 32;
   if (s.aligned_by >= 0) s.unroll = std::min(s.unroll, kCut / width);
   // Other plans of a class have longer rows, up to so much: of 16 images, where one of 13 stands
-  // for all. Their places past the end are fetched by no thread.
+  // for all. Their vectors past the end are fetched by no thread.
   constexpr double kLonger = 1.25;
   const double longest = any_length ? kLonger * columns : columns;
   if (hold_across(spec, longest, device, s)) {
     if (!any_length) share_short_rows(spec, device, rows, columns, s);
-    if (any_length) s.held_places = static_cast<int>(std::ceil(longest / s.threads_per_row));
+    if (any_length) s.held_vectors = static_cast<int>(std::ceil(longest / s.threads_per_row));
     return;
   }
   if (any_length) return;
@@ -243,17 +243,17 @@ void divide_across(const KernelSpec& spec, double rows, double columns, const De
 // 57.3, of 300 94.9 and 52.7; 63 M in rows of 320 115.5 and 65.3.)
 bool hold_costly(const KernelSpec& spec, const DeviceModel& device, double rows, double columns,
                  RowwiseConfig& s) {
-  constexpr int kWidth = 4, kPlaceBytes = 8, kMostAlong = 32, kSide = 32, kFewestThreads = 128,
+  constexpr int kWidth = 4, kVectorBytes = 8, kMostAlong = 32, kSide = 32, kFewestThreads = 128,
                 kMostThreads = 512;
-  constexpr double kPlaces = kKeptAcross / kWidth, kShortest = 17;
+  constexpr double kVectors = kKeptAcross / kWidth, kShortest = 17;
   if (!has_later_elements(spec) || computes_doubles(spec) || spec.rowwise().any_length ||
-      s.aligned_by >= 0 || columns < kShortest || columns > kPlaces * kMostAlong)
+      s.aligned_by >= 0 || columns < kShortest || columns > kVectors * kMostAlong)
     return false;
   RowwiseConfig held = s;
   held.packing = choose_packing(spec, s.packing.dim, kWidth, true);
-  const PlaceBytes bytes = place_bytes(spec, held.packing);
-  if (held.packing.width != kWidth || std::max(bytes.row, bytes.kept) > kPlaceBytes) return false;
-  held.threads_per_row = power_of_two_from(std::ceil(columns / kPlaces), kMostAlong);
+  const VectorBytes bytes = vector_bytes(spec, held.packing);
+  if (held.packing.width != kWidth || std::max(bytes.row, bytes.kept) > kVectorBytes) return false;
+  held.threads_per_row = power_of_two_from(std::ceil(columns / kVectors), kMostAlong);
   held.threads = std::clamp(kSide * held.threads_per_row, kFewestThreads, kMostThreads);
   held.rows_per_block = held.threads / held.threads_per_row;
   const double beside = held.rows_per_block * kWidth;

@@ -11,48 +11,48 @@
 namespace sinter {
 namespace {
 
-// Threads of one warp for a row of at most 128 places, so that as few of them as possible idle. As
+// Threads of one warp for a row of at most 128 vectors, so that as few of them as possible idle. As
 // few as that allows where instructions bound the row: what a warp does once, it then does for
 // several rows. (Softmax of 100 columns in packs of 8 bytes, on an H200: 107 us with 32 threads, 70
 // with 8. In packs of 16 bytes fewer threads move less of a line at once: 64 columns 62.5 and 67.8
 // with 2.)
-int threads_of_warp(double places, bool few_instructions) {
-  const auto taken = [&](int threads) { return threads * std::ceil(places / threads); };
+int threads_of_warp(double vectors, bool few_instructions) {
+  const auto taken = [&](int threads) { return threads * std::ceil(vectors / threads); };
   int best = 32;
-  for (int n = 16; n >= 1 && std::ceil(places / n) <= kUsualPlaces; n /= 2)
+  for (int n = 16; n >= 1 && std::ceil(vectors / n) <= kUsualVectors; n /= 2)
     if (taken(n) < taken(best) || (few_instructions && taken(n) == taken(best))) best = n;
   return best;
 }
 
 // Threads of one warp for a short row that moves element by element: few, as instructions are what
 // takes the time, but enough that they read whole sectors of memory together. Counts what each
-// place and each step of exchanging a reduction take. (Softmax of 49 columns on an H200: 160 -> 86
+// vector and each step of exchanging a reduction take. (Softmax of 49 columns on an H200: 160 -> 86
 // us; of 127 columns it is slower so.)
-int threads_of_narrow(double places, std::size_t reductions) {
-  constexpr int kLeast = 8, kPlace = 12, kExchange = 2;
-  constexpr double kMostPlaces = 8, kMostRow = 64;
-  if (places > kMostRow) return 0;
+int threads_of_narrow(double vectors, std::size_t reductions) {
+  constexpr int kLeast = 8, kVector = 12, kExchange = 2;
+  constexpr double kMostVectors = 8, kMostRow = 64;
+  if (vectors > kMostRow) return 0;
   int best = 0;
   double least = 0;
   for (int n = 32; n >= kLeast; n /= 2) {
-    const double each = std::ceil(places / n);
-    if (each > kMostPlaces) break;
-    const double cost = n * (each * kPlace + std::bit_width(static_cast<unsigned>(n) / 2) *
-                                                 kExchange * static_cast<double>(reductions));
+    const double each = std::ceil(vectors / n);
+    if (each > kMostVectors) break;
+    const double cost = n * (each * kVector + std::bit_width(static_cast<unsigned>(n) / 2) *
+                                                  kExchange * static_cast<double>(reductions));
     if (best == 0 || cost < least) best = n, least = cost;
   }
   return best;
 }
 
-// Threads of a block for a row of which each has at most `most` places, so that few of them idle;
+// Threads of a block for a row of which each has at most `most` vectors, so that few of them idle;
 // 0 where so few cannot take it.
-int threads_to_hold(double places, double most) {
+int threads_to_hold(double vectors, double most) {
   constexpr int kMostThreads = 512;
   int best = 0;
   double busiest = 0;
   for (double each = most; each >= 1; --each) {
-    const int threads = threads_for(places, each);
-    const double busy = busy_share(places, each);
+    const int threads = threads_for(vectors, each);
+    const double busy = busy_share(vectors, each);
     if (threads <= kMostThreads && busy > busiest) best = threads, busiest = busy;
   }
   return best;
@@ -62,24 +62,24 @@ constexpr int kHeldBytes = 128;            // of a row, that a thread holds in 5
 constexpr int kHeldByFew = 192;            // in blocks of at most 512 threads
 constexpr double kThreadsTogether = 1152;  // of an SM's blocks, with 56 registers each
 
-// Places of a long row that a thread holds: more where instructions bound the row and only what is
+// Vectors of a long row that a thread holds: more where instructions bound the row and only what is
 // reduced of it leaves, as what a thread does once is then a third of all. (Logarithms of sums of
 // exponentials with 4 and 8 on an H200: 4096 x 50257 202.7 us and 142.8, 8192 x 32000 198.4 and
 // 162.7, 2048 x 128256 191.7 and 173.4; a softmax is as fast either way.)
-int places_of_thread(const KernelSpec& spec) {
+int vectors_of_thread(const KernelSpec& spec) {
   constexpr int kOfCostly = 8;
   const bool stores = std::ranges::any_of(
       spec.body.statements, [](const Statement& s) { return is_store(s) && !s.per_row; });
-  return computes_costly(spec) && !stores ? kOfCostly : kUsualPlaces;
+  return computes_costly(spec) && !stores ? kOfCostly : kUsualVectors;
 }
 
 // Blocks of at most 256 threads that share a row, so that several rows are in flight on a
 // SM; 1 where their threads would idle too much. With weights the shares must be equal
 // (109 and 137 us for an rmsnorm of 2048 x 50257 on an H200; a softmax is 14 % faster so).
-int small_blocks(double places, int of_thread, bool weights) {
+int small_blocks(double vectors, int of_thread, bool weights) {
   constexpr double kLeast = 0.85;  // of the threads are busy
   for (int blocks = 1; blocks <= 8; blocks *= 2) {
-    const double threads = places / (of_thread * blocks);
+    const double threads = vectors / (of_thread * blocks);
     if (threads > 256) continue;
     const double busy = threads / (std::ceil(threads / 32) * 32);
     return busy >= (weights ? 1 : kLeast) ? blocks : 1;
@@ -89,23 +89,23 @@ int small_blocks(double places, int of_thread, bool weights) {
 
 // Blocks that share a row: where it is too long for one block's registers, or where few rows would
 // leave SMs idle. Rows of several reductions wait so often that a block should not fill
-// an SM alone, if the device has clusters instead. `held`: bytes at a place, of which
+// an SM alone, if the device has clusters instead. `held`: bytes at a vector, of which
 // none costs less than a whole pack. `weights`: some are read by all rows.
-int blocks_for_row(const KernelSpec& spec, double rows, double places, int held, bool weights,
+int blocks_for_row(const KernelSpec& spec, double rows, double vectors, int held, bool weights,
                    const DeviceModel& device) {
   const bool clusters = device.has_clusters;
   if (!has_later_elements(spec)) return 1;
   // Blocks without clusters cannot share a row. What every GPU can run is one text, which GPUs with
   // clusters run so and others by the first block of a row alone.
   if (!clusters && !device.target.empty()) return 1;
-  const double bytes = places * std::max(held, kMoveBytes);
+  const double bytes = vectors * std::max(held, kMoveBytes);
   const bool waits = clusters && spec.rowwise().phases > 2 && held >= kMoveBytes;
   constexpr double kHalf = kThreadsTogether / 2 * kHeldBytes, kWhole = 128 << 10, kLeast = 16 << 10;
   int blocks = 1;
   // Weights that are fetched between two waits would delay the whole cluster.
   if (clusters && held >= kMoveBytes && held < 2 * kMoveBytes &&
       !(weights && spec.rowwise().phases > 2))
-    blocks = small_blocks(places, places_of_thread(spec), weights);
+    blocks = small_blocks(vectors, vectors_of_thread(spec), weights);
   if (bytes > (waits ? kHalf : kWhole))
     while (blocks < 8 && bytes / blocks > kHalf) blocks *= 2;
   while (blocks < 8 && rows * blocks * 2 <= 2 * device.sms && bytes / (blocks * 2) >= kLeast)
@@ -133,13 +133,13 @@ int rows_for_thread(const KernelSpec& spec, double rows, double each, int bytes,
   return n;
 }
 
-// Threads for a row of so many places in each of the blocks that share it; `held`: bytes at a
-// place.
-int usual_threads(const KernelSpec& spec, double rows, double places, int held,
+// Threads for a row of so many vectors in each of the blocks that share it; `held`: bytes at a
+// vector.
+int usual_threads(const KernelSpec& spec, double rows, double vectors, int held,
                   const DeviceModel& device, const RowwiseConfig& s) {
   const int width = s.packing.width;
-  // A thread holds more places where they are narrow, as long as there is a warp for each row; few
-  // rows get more threads each. A short row's places go to neighbouring threads of one warp.
+  // A thread holds more vectors where they are narrow, as long as there is a warp for each row; few
+  // rows get more threads each. A short row's vectors go to neighbouring threads of one warp.
   const bool few = rows < device.enough_ctas;
   double narrow = kFlightBytes / (width * s.packing.narrowest);
   // What a third phase needs of the first two is computed again unless it stays in registers.
@@ -148,19 +148,20 @@ int usual_threads(const KernelSpec& spec, double rows, double places, int held,
   // No more than registers hold, if other packs are wider.
   if (has_later_elements(spec)) narrow = std::min<double>(narrow, kHeldByFew / std::max(held, 1));
   const double usual =
-      std::max<double>(places_of_thread(spec), std::min(narrow, std::ceil(places / 32)));
-  const bool narrow_places = width * s.packing.narrowest <= 2 && s.aligned_by < 0 && !few;
+      std::max<double>(vectors_of_thread(spec), std::min(narrow, std::ceil(vectors / 32)));
+  const bool narrow_vectors = width * s.packing.narrowest <= 2 && s.aligned_by < 0 && !few;
   int threads_per_row;
-  if (const int n = narrow_places ? threads_of_narrow(places, spec.rowwise().reductions.size()) : 0;
+  if (const int n =
+          narrow_vectors ? threads_of_narrow(vectors, spec.rowwise().reductions.size()) : 0;
       n > 0)
     threads_per_row = n;
-  else if (places <= 128 && !few)
+  else if (vectors <= 128 && !few)
     threads_per_row =
-        threads_of_warp(places, width * s.packing.narrowest < kMoveBytes && computes_costly(spec));
+        threads_of_warp(vectors, width * s.packing.narrowest < kMoveBytes && computes_costly(spec));
   else
-    threads_per_row = threads_for(places, few ? 1 : usual);
-  // A warp less, with more places each, where many threads would idle.
-  const auto busy = [&](int threads) { return places / (threads * std::ceil(places / threads)); };
+    threads_per_row = threads_for(vectors, few ? 1 : usual);
+  // A warp less, with more vectors each, where many threads would idle.
+  const auto busy = [&](int threads) { return vectors / (threads * std::ceil(vectors / threads)); };
   if (const int fewer = threads_per_row - 32; !few && fewer >= 32 && fewer <= 96 &&
                                               busy(threads_per_row) < 0.8 &&
                                               busy(fewer) > busy(threads_per_row))
@@ -168,11 +169,11 @@ int usual_threads(const KernelSpec& spec, double rows, double places, int held,
   // Instead of a large block, as many as can hold their rows share an SM, with all its
   // threads: one computes while others wait.
   if ((s.blocks_per_row > 1 || spec.rowwise().phases > 2) && threads_per_row > 512) {
-    const double most = std::max(1, kHeldBytes / std::max(held, 1));  // places of a thread
-    const double beside = std::min(std::floor(kThreadsTogether / threads_for(places, most)),
+    const double most = std::max(1, kHeldBytes / std::max(held, 1));  // vectors of a thread
+    const double beside = std::min(std::floor(kThreadsTogether / threads_for(vectors, most)),
                                    std::ceil(rows * s.blocks_per_row / device.sms));
     if (beside > 1)
-      threads_per_row = threads_for(places, std::min(most, std::ceil(places * beside / 1024)));
+      threads_per_row = threads_for(vectors, std::min(most, std::ceil(vectors * beside / 1024)));
   }
   return threads_per_row;
 }
@@ -181,7 +182,7 @@ int usual_threads(const KernelSpec& spec, double rows, double places, int held,
 // of a cluster as hold them. (On an H200, with one or two blocks of 512 threads that compute them
 // again, and so: 8192 rows of 16384 bf16 of each tensor 282 us and 238, 4096 of 32000 293 and 280.
 // Rows that 256 threads have are 6 to 9 % slower so.)
-bool keep_costly(const KernelSpec& spec, double rows, double places, const DeviceModel& device,
+bool keep_costly(const KernelSpec& spec, double rows, double vectors, const DeviceModel& device,
                  RowwiseConfig& s) {
   constexpr int kMostThreads = 256, kMostBlocks = 8;
   constexpr double kLeastBusy = 0.85;
@@ -193,8 +194,8 @@ bool keep_costly(const KernelSpec& spec, double rows, double places, const Devic
   RowwiseConfig kept = s;
   kept.recompute = false;
   for (int blocks = s.blocks_per_row; blocks <= kMostBlocks; blocks *= 2)
-    for (int each = kUsualPlaces; each >= 1; --each) {
-      const double of_block = std::ceil(places / blocks);
+    for (int each = kUsualVectors; each >= 1; --each) {
+      const double of_block = std::ceil(vectors / blocks);
       const int threads = threads_for(of_block, each);
       if (threads > kMostThreads || busy_share(of_block, each) < kLeastBusy) continue;
       kept.blocks_per_row = blocks;
@@ -217,21 +218,21 @@ struct Holding {
 bool schedule_along(const KernelSpec& spec, const DeviceModel& device, Holding way,
                     RowwiseConfig& s) {
   const double rows = elements(spec.extent, 0, spec.rowwise().outer_rank),
-               places_of_row = choose_places(spec, widest_pack(spec), s);
+               vectors_of_row = choose_vectors(spec, widest_pack(spec), s);
   if (way.late && !fetch_late(spec, s.packing)) return false;
   const int cost = element_cost(spec, spec.body), width = s.packing.width;
-  const PlaceBytes bytes = place_bytes(spec, s.packing);
+  const VectorBytes bytes = vector_bytes(spec, s.packing);
   const int held = std::max(bytes.row, bytes.kept);
-  s.blocks_per_row = blocks_for_row(spec, rows, places_of_row, held, bytes.weights > 0, device);
-  const double places = std::ceil(places_of_row / s.blocks_per_row);  // of one block
+  s.blocks_per_row = blocks_for_row(spec, rows, vectors_of_row, held, bytes.weights > 0, device);
+  const double vectors = std::ceil(vectors_of_row / s.blocks_per_row);  // of one block
   if (way.more) {
     const double most =
         std::floor(std::min(static_cast<double>(kHeldByFew) / std::max(held, 1),
                             static_cast<double>(kMostCode) / std::max(width * cost, 1)));
-    s.threads_per_row = threads_to_hold(places, most);
+    s.threads_per_row = threads_to_hold(vectors, most);
     if (s.blocks_per_row > 1 || s.threads_per_row == 0) return false;
   } else {
-    s.threads_per_row = usual_threads(spec, rows, places, held, device, s);
+    s.threads_per_row = usual_threads(spec, rows, vectors, held, device, s);
   }
   if (const int lanes = static_cast<int>(spec.rowwise().segment / width);
       lanes > 0 && s.threads_per_row % lanes != 0)
@@ -241,7 +242,7 @@ bool schedule_along(const KernelSpec& spec, const DeviceModel& device, Holding w
          rows / s.rows_per_block < device.enough_ctas)
     s.rows_per_block /= 2;
   s.threads = s.threads_per_row * s.rows_per_block;
-  const double each = std::ceil(places / s.threads_per_row);
+  const double each = std::ceil(vectors / s.threads_per_row);
   const int all = bytes.row + bytes.weights + bytes.late;
   s.resident = each * held <= (s.threads > 512 ? kHeldBytes : kHeldByFew) &&
                each * width * cost <= kMostCode;
@@ -267,9 +268,9 @@ bool schedule_along(const KernelSpec& spec, const DeviceModel& device, Holding w
     // Beside what is held there is room for one run of random numbers.
     if (s.threads > 256) s.packing.runs_beside = 1;
   }
-  if (walk_with_weights(spec, device, rows, places_of_row, s)) return true;
-  if (keep_costly(spec, rows, places_of_row, device, s)) {
-    s.prefetch = std::ceil(places_of_row / (s.threads_per_row * s.blocks_per_row)) * all <= 128;
+  if (walk_with_weights(spec, device, rows, vectors_of_row, s)) return true;
+  if (keep_costly(spec, rows, vectors_of_row, device, s)) {
+    s.prefetch = std::ceil(vectors_of_row / (s.threads_per_row * s.blocks_per_row)) * all <= 128;
     s.least_blocks = 1;
   }
   if (!s.resident || s.blocks_per_row > 1)  // what has no clusters streams such rows
@@ -277,7 +278,7 @@ bool schedule_along(const KernelSpec& spec, const DeviceModel& device, Holding w
         std::min(kMostCode / std::max(cost * width, 1), kFlightBytes / std::max(all, 1)), 4);
   s.rows_at_once = rows_for_thread(spec, rows, each, bytes.row, device, s);
   s.grid = clamp_grid(std::ceil(rows / (s.rows_per_block * s.rows_at_once)) * s.blocks_per_row);
-  stage_rows(spec, device, rows, places_of_row, s);
+  stage_rows(spec, device, rows, vectors_of_row, s);
   return true;
 }
 

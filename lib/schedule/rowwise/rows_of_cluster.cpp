@@ -12,11 +12,11 @@ namespace {
 
 constexpr int kFewestThreads = 128, kMostThreadsOf = 512, kMostSide = 256;  // of a block; rows
 constexpr int kThreadsOfSm = 768;  // with 80 registers each, as eight rows of a thread need
-constexpr int kMostPlaces = 64;    // of a thread
+constexpr int kMostVectors = 64;   // of a thread
 
 struct ClusterShape {
   int rows = 0, lanes = 0, blocks = 0;  // side by side; along the rows; of a cluster
-  int threads = 0, each = 0;            // of a block; places of a thread
+  int threads = 0, each = 0;            // of a block; vectors of a thread
   int bytes = 0;                        // that a block holds
   int beside = 0;                       // blocks of an SM
   double microseconds = 0;
@@ -65,14 +65,14 @@ bool pays(double blocks, int bytes, int line_bytes) {
 bool hold_by_cluster(const KernelSpec& spec, const DeviceModel& device, RowwiseConfig& s) {
   const RowwiseSpec& of = spec.rowwise();
   const int width = s.packing.width, beside = static_cast<int>(spec.extent[of.outer_rank - 1]);
-  const int place = bytes_ahead(spec, s.packing);
-  const PlaceBytes bytes = place_bytes(spec, s.packing);
+  const int vector = bytes_ahead(spec, s.packing);
+  const VectorBytes bytes = vector_bytes(spec, s.packing);
   const bool narrow_sums = std::ranges::all_of(of.reductions, [](const KernelReduction& r) {
     return partial_type(r.mode, r.arithmetic) == DataType::f32;
   });
   const bool draws = std::ranges::any_of(
       spec.body.statements, [](const Statement& x) { return x.kind == StatementKind::random; });
-  if (!device.has_clusters || !has_later_elements(spec) || !narrow_sums || draws || place == 0 ||
+  if (!device.has_clusters || !has_later_elements(spec) || !narrow_sums || draws || vector == 0 ||
       bytes.weights > 0 || bytes.late > 0 ||
       (of.group == 1 && width * s.packing.narrowest < kMoveBytes / 2))
     return false;
@@ -88,9 +88,9 @@ bool hold_by_cluster(const KernelSpec& spec, const DeviceModel& device, RowwiseC
         ClusterShape shape{
             .rows = side, .lanes = threads / (side / width), .blocks = blocks, .threads = threads};
         const double each = std::ceil(columns / (shape.lanes * blocks));
-        if (each > kMostPlaces || shape.lanes * blocks > columns) continue;
+        if (each > kMostVectors || shape.lanes * blocks > columns) continue;
         shape.each = static_cast<int>(each);
-        shape.bytes = threads * shape.each * place;
+        shape.bytes = threads * shape.each * vector;
         // What threads have of their rows meets in two buffers.
         const int shared = shape.bytes + 2 * threads * width * 4 + (4 << 10);
         shape.beside = std::min(kThreadsOfSm / threads, device.shared_per_sm / shared);
@@ -111,7 +111,7 @@ bool hold_by_cluster(const KernelSpec& spec, const DeviceModel& device, RowwiseC
   s.blocks_per_row = best.blocks;
   s.least_blocks = std::max(1, kThreadsOfSm / best.threads);
   s.pipeline_stages = 1;
-  s.slot_bytes = best.bytes;
+  s.stage_bytes = best.bytes;
   s.prefetch = true;
   s.recompute = true;
   s.unroll = 1;

@@ -11,7 +11,7 @@
 
 namespace sinter {
 
-PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
+VectorBytes vector_bytes(const KernelSpec& spec, const Packing& packing) {
   std::vector<int> phases(spec.ports.size());
   for (int p = 0; p < spec.rowwise().phases; ++p) {
     std::vector<bool> used(spec.ports.size());
@@ -22,7 +22,7 @@ PlaceBytes place_bytes(const KernelSpec& spec, const Packing& packing) {
         used[static_cast<std::size_t>(s.port)] = true;
     for (std::size_t i = 0; i < used.size(); ++i) phases[i] += used[i];
   }
-  PlaceBytes bytes;
+  VectorBytes bytes;
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const PortPack::Kind kind = packing.ports[i].kind;
     if (phases[i] == 0 || !has_pack(packing.ports[i])) continue;
@@ -51,17 +51,17 @@ bool computes_doubles(const KernelSpec& spec) {
                      [](const Statement& s) { return s.arithmetic == DataType::f64; });
 }
 
-// Threads for a row so that each has `each` places: whole warps where one is not enough.
-int threads_for(double places, double each) {
-  each = std::max({each, std::ceil(places / 1024), 1.0});
-  const double n = std::ceil(places / each);
+// Threads for a row so that each has `each` vectors: whole warps where one is not enough.
+int threads_for(double vectors, double each) {
+  each = std::max({each, std::ceil(vectors / 1024), 1.0});
+  const double n = std::ceil(vectors / each);
   if (n <= 32) return power_of_two_from(n, 32);
   return static_cast<int>(std::ceil(n / 32) * 32);
 }
 
 // The share of those threads that have work.
-double busy_share(double places, double each) {
-  return places / (threads_for(places, each) * each);
+double busy_share(double vectors, double each) {
+  return vectors / (threads_for(vectors, each) * each);
 }
 
 namespace {
@@ -70,16 +70,17 @@ constexpr int kLongRow = 32 << 10, kShortMisaligned = 1536;  // bytes
 
 }  // namespace
 
-double choose_places(const KernelSpec& spec, int widest, RowwiseConfig& s) {
+double choose_vectors(const KernelSpec& spec, int widest, RowwiseConfig& s) {
   const int rank = spec.extent.size();
   const double columns = elements(spec.extent, spec.rowwise().outer_rank, rank);
   // Short rows of gradients keep wide packs, as instructions bound them. (From bf16 to f32, 1152
   // columns take 80 us with 32 bytes a thread and 86 with 16; 5120 columns 62 and 46.)
-  const bool stores = spec.columns.empty() || columns > kShortWalk;
+  const bool stores = spec.cross_row_reductions.empty() || columns > kShortWalk;
   s.packing =
       choose_packing(spec, rank > spec.rowwise().outer_rank ? rank - 1 : -1, widest, stores);
   const double row_bytes = columns * s.packing.narrowest;
-  const bool is_short = spec.columns.empty() ? row_bytes < kShortMisaligned : columns <= kShortRow;
+  const bool is_short =
+      spec.cross_row_reductions.empty() ? row_bytes < kShortMisaligned : columns <= kShortRow;
   const bool apart = s.packing.width * s.packing.narrowest <= (row_bytes > kLongRow ? 4 : 2);
   if (apart && !is_short && column_kinds(spec) == 1 && spec.rowwise().segment == 0 &&
       choose_misaligned_rows(spec, widest, s.packing, s.aligned_by))
@@ -106,11 +107,12 @@ double microseconds(const KernelSpec& spec, const DeviceModel& device, const Row
   const double few =
       again ? bytes * (spec.rowwise().phases + 1) / 2 / (sms * device.sm_bandwidth / 2) : 0;
   constexpr double kSameLines = 2e6;  // bytes a microsecond, where all blocks ask for them
-  const double places = elements(spec.extent, of.outer_rank, spec.extent.size()) / s.packing.width;
-  const double weights = s.walkers == 0 && !s.rows_fastest && spec.columns.empty() &&
-                                 shares_long_weights(spec, s.packing, places)
-                             ? elements(spec.extent, 0, of.outer_rank) * places *
-                                   place_bytes(spec, s.packing).weights / kSameLines
+  const double vectors = elements(spec.extent, of.outer_rank, spec.extent.size()) / s.packing.width;
+  const double weights = s.persistent_ctas == 0 && !s.rows_fastest &&
+                                 spec.cross_row_reductions.empty() &&
+                                 shares_long_weights(spec, s.packing, vectors)
+                             ? elements(spec.extent, 0, of.outer_rank) * vectors *
+                                   vector_bytes(spec, s.packing).weights / kSameLines
                              : 0;
   return device.launch_microseconds + std::max({bytes / device.memory_bandwidth, few, weights});
 }
@@ -119,24 +121,24 @@ double microseconds(const KernelSpec& spec, const DeviceModel& device, const Row
 
 std::optional<RowwiseConfig> schedule_as(const RowwiseConfig& decided, const KernelSpec& spec,
                                          const DeviceModel& device) {
-  const bool walks = !spec.columns.empty() || decided.walkers > 0;
+  const bool walks = !spec.cross_row_reductions.empty() || decided.persistent_ctas > 0;
   if (decided.aligned_by >= 0 || !spec.gathers.empty() ||
-      (!spec.columns.empty() ? column_kinds(spec) > 1
-                             : rows_lie_together(spec) != decided.rows_fastest))
+      (!spec.cross_row_reductions.empty() ? column_kinds(spec) > 1
+                                          : rows_lie_together(spec) != decided.rows_fastest))
     return {};
   RowwiseConfig own;
   if (decided.rows_fastest)
     own.packing = choose_packing(spec, decided.packing.dim, decided.packing.width, true);
   else
-    choose_places(spec, decided.packing.width, own);
+    choose_vectors(spec, decided.packing.width, own);
   if (own.aligned_by >= 0 || !holds(decided.packing, own.packing)) return {};
   if (!decided.row_aligned.empty() && decided.row_aligned != rows_together(spec, decided.packing))
     return {};
   if (!decided.staged.empty() && decided.staged != staged_ports(spec, own.packing)) return {};
   RowwiseConfig s = decided;
   const RowwiseSpec& of = spec.rowwise();
-  if (s.held_places > 0 && elements(spec.extent, of.outer_rank, spec.extent.size()) >
-                               static_cast<double>(s.held_places) * s.threads_per_row)
+  if (s.held_vectors > 0 && elements(spec.extent, of.outer_rank, spec.extent.size()) >
+                                static_cast<double>(s.held_vectors) * s.threads_per_row)
     return {};
   s.wide_index |= needs_wide_index(spec);
   const int at_once = s.rows_fastest ? s.packing.width : s.rows_at_once;
@@ -159,8 +161,8 @@ bool holds_segments(const RowwiseConfig& config, const KernelSpec& spec) {
 RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device) {
   RowwiseConfig s;
   s.wide_index = needs_wide_index(spec);
-  s.rows_fastest = spec.columns.empty() && rows_lie_together(spec);
-  if (!spec.columns.empty())
+  s.rows_fastest = spec.cross_row_reductions.empty() && rows_lie_together(spec);
+  if (!spec.cross_row_reductions.empty())
     schedule_columns(spec, device, s);
   else if (s.rows_fastest)
     schedule_across(spec, device, s);
@@ -169,7 +171,7 @@ RowwiseConfig schedule_rowwise(const KernelSpec& spec, const DeviceModel& device
   s.kept = kept_values(spec, s);
   s.early = early_blocks(spec, device, s);
   if (s.early > 0) ask_early(spec, s.packing);
-  s.shared_bytes = static_cast<std::uint32_t>(s.pipeline_stages * s.slot_bytes);
+  s.shared_bytes = static_cast<std::uint32_t>(s.pipeline_stages * s.stage_bytes);
   if (s.microseconds == 0) s.microseconds = microseconds(spec, device, s);
   return s;
 }

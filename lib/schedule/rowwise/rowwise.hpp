@@ -11,7 +11,7 @@
 namespace sinter {
 
 struct RowwiseConfig : Launch {
-  int unroll = 1;  // places that a thread fetches before it computes
+  int unroll = 1;  // vectors that a thread fetches before it computes
   Packing packing;
   int aligned_by = -1;  // the port by which packs are aligned where rows start anywhere, or, where
                         // rows are the fastest, one that is cut out of aligned pieces; -1: none
@@ -22,19 +22,19 @@ struct RowwiseConfig : Launch {
   std::vector<int> row_aligned;  // rows_fastest: of each port, results of neighbouring rows that
                                  // are contiguous, as aligned; 0: none are
   bool resident = false;         // a row stays in registers from phase to phase
-  int held_places = 0;           // resident, of any length: the most places that a thread has
+  int held_vectors = 0;          // resident, of any length: the most vectors that a thread has
   bool prefetch = false;         // resident: what all rows share is fetched before the first phase
   bool recompute = false;        // resident: values are recomputed in every phase, not cached
   std::vector<int> kept;    // resident: statements whose values the first phase that computes them
                             // leaves for the others (exp(x - max) of a softmax)
   std::vector<int> staged;  // ports whose rows a block brings to shared memory, all at once
   int early = 0;            // resident: blocks that prefetch while the kernel before still runs
-  int walkers = 0;          // without column reductions: blocks (clusters) that loop over the rows
-                            // and keep what all of these share
+  int persistent_ctas = 0;  // without cross-row reductions: blocks (clusters) that loop over the
+                            // rows and keep what all of these share
   bool ahead = false;       // rows are looped over: the next is fetched before this one ends
   int pipeline_stages = 0;  // ahead: rows that are in flight to shared memory, or 0: to registers
   int in_flight = 0;        // pipeline_stages: those that need not have arrived when a row is taken
-  int slot_bytes = 0;       // pipeline_stages: of one row of every thread
+  int stage_bytes = 0;      // pipeline_stages: of one row of every thread
   bool by_lanes = false;    // lanes fetch what belongs to rows as a whole for 32 steps
 };
 

@@ -9,7 +9,7 @@
 namespace sinter {
 namespace {
 
-// The rows of the port follow one another in memory without gaps, from an aligned place on.
+// The rows of the port follow one another in memory without gaps, from an aligned address on.
 bool follows(const KernelSpec& spec, const KernelPort& p) {
   const Access& a = p.access;
   const int bytes = info(p.type).bytes;
@@ -30,7 +30,7 @@ std::vector<int> staged_ports(const KernelSpec& spec, const Packing& packing) {
   const bool stores = std::ranges::any_of(
       spec.body.statements, [](const Statement& s) { return is_store(s) && !s.per_row; });
   if (stores || !spec.gathers.empty() || spec.rowwise().any_length || spec.rowwise().segment > 0 ||
-      !spec.columns.empty())
+      !spec.cross_row_reductions.empty())
     return {};
   std::vector<int> ports = ports_of_rows(spec, packing);
   for (int p : ports)
@@ -46,22 +46,22 @@ std::vector<int> staged_ports(const KernelSpec& spec, const Packing& packing) {
 // of 63 30.8 and 26.5, 6 M of 17 f8 65.3 and 52.9; 1.5 M of 17 f32 26.7 and 25.9; logarithms of
 // sums of exponentials, 3 M of 17 88.0 and 47.8, 1 M of 49 by two threads 48.8 and 43.8. Longer
 // rows gain nothing: 400,000 of 131 31.9 and 32.7 by eight threads.)
-bool stage_rows(const KernelSpec& spec, const DeviceModel& device, double rows, double places,
+bool stage_rows(const KernelSpec& spec, const DeviceModel& device, double rows, double vectors,
                 RowwiseConfig& s) {
   constexpr int kNarrow = 4, kBlockBytes = 24 << 10;  // of a pack; of a block's rows
   constexpr int kMostThreads = 256, kFewestThreads = 64, kFewestRows = 16;
-  constexpr double kMostRow = 64, kMostOfSeveral = 32;  // places; of a thread, of several phases
+  constexpr double kMostRow = 64, kMostOfSeveral = 32;  // vectors; of a thread, of several phases
   constexpr double kMostHeld = 192, kMostPrefetched = 128;  // bytes
   const int width = s.packing.width;
-  if (s.aligned_by >= 0 || s.blocks_per_row > 1 || s.walkers > 0 ||
-      width * s.packing.narrowest > kNarrow || rows == 0 || places == 0 || places > kMostRow)
+  if (s.aligned_by >= 0 || s.blocks_per_row > 1 || s.persistent_ctas > 0 ||
+      width * s.packing.narrowest > kNarrow || rows == 0 || vectors == 0 || vectors > kMostRow)
     return false;
   std::vector<int> ports = staged_ports(spec, s.packing);
   if (ports.empty()) return false;
-  const int lanes = has_later_elements(spec) && places > kMostOfSeveral ? 2 : 1;
+  const int lanes = has_later_elements(spec) && vectors > kMostOfSeveral ? 2 : 1;
   double row_bytes = 0;
   for (int p : ports)
-    row_bytes += places * width * info(spec.ports[static_cast<std::size_t>(p)].type).bytes;
+    row_bytes += vectors * width * info(spec.ports[static_cast<std::size_t>(p)].type).bytes;
   int threads = kMostThreads;
   while (threads > kFewestThreads && (threads / lanes * row_bytes > kBlockBytes ||
                                       rows / (threads / lanes) < device.enough_ctas))
@@ -76,8 +76,8 @@ bool stage_rows(const KernelSpec& spec, const DeviceModel& device, double rows, 
   s.rows_at_once = 1;
   s.least_blocks = 1;
   // In registers where all that the thread has of its row fits.
-  const PlaceBytes bytes = place_bytes(spec, s.packing);
-  const double each = std::ceil(places / lanes);
+  const VectorBytes bytes = vector_bytes(spec, s.packing);
+  const double each = std::ceil(vectors / lanes);
   const int cost = width * element_cost(spec, spec.body),
             all = bytes.row + bytes.weights + bytes.late;
   s.resident = each * std::max(bytes.row, bytes.kept) <= kMostHeld && each * cost <= kMostCode;

@@ -24,21 +24,21 @@ constexpr double kBusyWalk = 0.8;
 
 }  // namespace
 
-bool shares_long_weights(const KernelSpec& spec, const Packing& packing, double places) {
+bool shares_long_weights(const KernelSpec& spec, const Packing& packing, double vectors) {
   constexpr double kCached = 128 << 10, kTraffic = 8 << 20;  // bytes: of an SM; of all rows
-  const PlaceBytes bytes = place_bytes(spec, packing);
-  return has_later_elements(spec) && places * bytes.weights > kCached &&
+  const VectorBytes bytes = vector_bytes(spec, packing);
+  return has_later_elements(spec) && vectors * bytes.weights > kCached &&
          bytes.weights >= 2 * bytes.row &&
-         elements(spec.extent, 0, spec.rowwise().outer_rank) * places * bytes.weights >= kTraffic;
+         elements(spec.extent, 0, spec.rowwise().outer_rank) * vectors * bytes.weights >= kTraffic;
 }
 
 bool walk_with_weights(const KernelSpec& spec, const DeviceModel& device, double rows,
-                       double places, RowwiseConfig& s) {
-  const PlaceBytes bytes = place_bytes(spec, s.packing);
+                       double vectors, RowwiseConfig& s) {
+  const VectorBytes bytes = vector_bytes(spec, s.packing);
   const int ahead = bytes_ahead(spec, s.packing);
   if (!device.has_clusters || ahead == 0 || s.aligned_by >= 0 || bytes.late > 0 ||
       spec.rowwise().segment > 0 || spec.rowwise().any_length || computes_doubles(spec) ||
-      !shares_long_weights(spec, s.packing, places))
+      !shares_long_weights(spec, s.packing, vectors))
     return false;
   const double numbers = (bytes.row + bytes.weights) / 4.0,
                row_time = bytes_moved(spec) / rows / device.memory_bandwidth;
@@ -46,7 +46,7 @@ bool walk_with_weights(const KernelSpec& spec, const DeviceModel& device, double
   for (int blocks : {1, 2, 4, 8})
     for (int most = kMostHeld; most >= 1; --most)
       for (int beside : {1, 2}) {
-        const double of_block = std::ceil(places / blocks);
+        const double of_block = std::ceil(vectors / blocks);
         if (of_block > most * 1024) continue;
         const int threads = threads_for(of_block, most);
         const double each = std::ceil(of_block / threads),
@@ -54,14 +54,15 @@ bool walk_with_weights(const KernelSpec& spec, const DeviceModel& device, double
                      slot = threads * each * ahead;
         const int stages =
             static_cast<int>(std::clamp(std::ceil(kBytesAhead / (slot * beside)), 2.0, 4.0));
-        const int walkers = device.clusters_at_once[static_cast<std::size_t>(blocks - 1)] * beside;
-        const double steps = std::ceil(rows / walkers);
+        const int persistent_ctas =
+            device.clusters_at_once[static_cast<std::size_t>(blocks - 1)] * beside;
+        const double steps = std::ceil(rows / persistent_ctas);
         if (threads < 128 || threads * beside > 1024 || each * numbers + kBesideHeld > registers ||
             busy_share(of_block, each) < kBusyWalk || stages * slot * beside > kMostRing ||
             steps < 2)
           continue;
-        const double cost = steps * (kMeet * (1 - 1.0 / blocks) + walkers * row_time);
-        if (best.walkers > 0 && cost >= best.microseconds) continue;
+        const double cost = steps * (kMeet * (1 - 1.0 / blocks) + persistent_ctas * row_time);
+        if (best.persistent_ctas > 0 && cost >= best.microseconds) continue;
         best = s;
         best.microseconds = cost;
         best.resident = best.prefetch = best.ahead = true;
@@ -72,11 +73,11 @@ bool walk_with_weights(const KernelSpec& spec, const DeviceModel& device, double
         best.recompute = each * (numbers + bytes.values) + kBesideValues > registers;
         best.pipeline_stages = stages;
         best.in_flight = stages - 1;
-        best.slot_bytes = static_cast<int>(slot);
-        best.walkers = walkers;
-        best.grid = static_cast<std::uint32_t>(walkers * blocks);
+        best.stage_bytes = static_cast<int>(slot);
+        best.persistent_ctas = persistent_ctas;
+        best.grid = static_cast<std::uint32_t>(persistent_ctas * blocks);
       }
-  if (best.walkers == 0) return false;
+  if (best.persistent_ctas == 0) return false;
   best.microseconds += device.kernel_microseconds();
   s = std::move(best);
   return true;

@@ -114,7 +114,7 @@ struct Body {
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float o = acc[0];
     sinter::put(fragment.o, e, o);
   }
@@ -125,6 +125,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_attention_9ecebb03(const __grid_constant__ Args args) {
+void sinter_attention_0b802c04(const __grid_constant__ Args args) {
   sinter::attention::run_forward_by_warps<Config, First, OperandQ, OperandK, OperandV, Bounds, Score, Weight, Rows, Body>(args);
 }

@@ -91,7 +91,7 @@ struct Body {
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float y = acc[0];
     sinter::put(fragment.y, e, y);
   }
@@ -102,6 +102,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_43f1b529(const __grid_constant__ Args args) {
+void sinter_contraction_0bbfd705(const __grid_constant__ Args args) {
   sinter::chained::run<Config, First, OperandA, OperandB, OperandC, Middle, Body>(args);
 }

@@ -78,7 +78,7 @@ struct Body {
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float d_filter = acc[0];
     sinter::put(fragment.d_filter_parts, e, d_filter);
   }
@@ -89,6 +89,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_contraction_218d0c51(const __grid_constant__ Args args) {
+void sinter_contraction_7f05e9d4(const __grid_constant__ Args args) {
   sinter::depthwise::run_channels_gradient<Config, Gradient, Image, Body>(args);
 }

@@ -94,7 +94,7 @@ struct Body {
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float result = acc[0];
     sinter::put(fragment.result, e, result);
   }
@@ -105,6 +105,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 2)
-void sinter_contraction_7c682fac(const __grid_constant__ Args args) {
+void sinter_contraction_b1e48ebf(const __grid_constant__ Args args) {
   sinter::depthwise::run_groups<Config, Image, Filter, Body, Result>(args);
 }

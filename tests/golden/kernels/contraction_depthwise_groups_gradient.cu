@@ -91,7 +91,7 @@ struct Body {
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float d_filter = acc[0];
     sinter::put(fragment.d_filter_parts, e, d_filter);
   }
@@ -102,6 +102,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_9cdbbd75(const __grid_constant__ Args args) {
+void sinter_contraction_1182c169(const __grid_constant__ Args args) {
   sinter::depthwise::run_groups_gradient<Config, Gradient, Image, Body>(args);
 }

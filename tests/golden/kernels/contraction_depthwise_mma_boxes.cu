@@ -93,7 +93,7 @@ struct Body {
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float result = acc[0];
     sinter::put(fragment.result, e, result);
   }
@@ -104,6 +104,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_5beed074(const __grid_constant__ Args args) {
+void sinter_contraction_14e705e5(const __grid_constant__ Args args) {
   sinter::depthwise::run_mma_boxes<Config, Image, Filter, Body, Result>(args);
 }

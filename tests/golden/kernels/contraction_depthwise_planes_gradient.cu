@@ -73,7 +73,7 @@ struct Body {
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float d_filter = acc[0];
     sinter::store<Config::DFilterPartsAccess>(args.d_filter_parts, c, d_filter);
   }
@@ -82,6 +82,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_f0903e6f(const __grid_constant__ Args args) {
+void sinter_contraction_3c8ba5ba(const __grid_constant__ Args args) {
   sinter::depthwise::run_planes_gradient<Config, Gradient, Image, Body>(args);
 }

@@ -80,7 +80,7 @@ struct Body {
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float result = acc[0];
     sinter::put(fragment.result, e, result);
   }
@@ -91,6 +91,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_acd08bd2(const __grid_constant__ Args args) {
+void sinter_contraction_983515fa(const __grid_constant__ Args args) {
   sinter::depthwise::run_rows<Config, Image, Filter, Body>(args);
 }

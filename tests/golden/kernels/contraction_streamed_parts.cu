@@ -79,7 +79,7 @@ struct Body {
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float matmul_3 = acc[0];
     const float scale = sinter::get<float>(fragment.scale, e);
     const float y = sinter::op::Mul::apply(matmul_3, scale);
@@ -92,6 +92,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads) SINTER_CLUSTER(Config::split)
-void sinter_contraction_mul_8c892c38(const __grid_constant__ Args args) {
+void sinter_contraction_mul_0273cd59(const __grid_constant__ Args args) {
   sinter::contraction::run_streamed_parts<Config, OperandA, OperandB, Body>(args);
 }

@@ -96,7 +96,7 @@ struct Body {
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float result = acc[0];
     sinter::put(fragment.result, e, result);
   }
@@ -121,6 +121,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_69e693cf(const __grid_constant__ Args args) {
+void sinter_contraction_6b9f6085(const __grid_constant__ Args args) {
   sinter::contraction::run_window<Config, OperandA, OperandB, Body>(args);
 }

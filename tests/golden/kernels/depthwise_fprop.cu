@@ -76,7 +76,7 @@ struct Body {
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float sum = acc[0];
     const float bias = sinter::get<float>(fragment.bias, e);
     const float y = sinter::op::Add::apply(sum, bias);
@@ -89,6 +89,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_add_4539e5c7(const __grid_constant__ Args args) {
+void sinter_contraction_add_759571e8(const __grid_constant__ Args args) {
   sinter::depthwise::run<Config, Image, Filter, Body>(args);
 }

@@ -69,7 +69,7 @@ struct Body {
   SINTER_DEVICE static void fetch(const Args& args, const Coord& c, Fragment<width>& fragment) {}
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float dw = acc[0];
     sinter::store<Config::DwAccess>(args.dw, c, dw);
   }
@@ -78,6 +78,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_9822611e(const __grid_constant__ Args args) {
+void sinter_contraction_66068e4f(const __grid_constant__ Args args) {
   sinter::depthwise::run_gradient<Config, Gradient, Image, Body>(args);
 }

@@ -81,7 +81,7 @@ struct Body {
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float bias = sinter::get<float>(fragment.bias, e);
     const float sum = acc[0];
     const float c_t = sinter::op::Add::apply(sum, bias);
@@ -94,6 +94,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 3)
-void sinter_contraction_add_33ecd23c(const __grid_constant__ Args args) {
+void sinter_contraction_add_bc6977d2(const __grid_constant__ Args args) {
   sinter::contraction::run_by_threads<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -87,7 +87,7 @@ struct OperandB2 {
   }
 };
 static_assert(sinter::contraction::kReducedTogether == 16);
-struct ColumnAdd0 {
+struct CrossRowAdd0 {
   static constexpr auto mode = sinter::ReductionMode::add;
   using Value = float;
   static constexpr bool over_m = true, over_n = false;
@@ -98,7 +98,7 @@ struct ColumnAdd0 {
   }
 };
 struct Body {
-  using Reductions = sinter::Reductions<ColumnAdd0>;
+  using Reductions = sinter::Reductions<CrossRowAdd0>;
   template <int width>
   using Fragment = ::Fragment<width>;
   template <int width>
@@ -110,7 +110,7 @@ struct Body {
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float gated = acc[0];
     const float raised = acc[1];
     const float active = sinter::op::SwishFwd::apply(gated, 0.0f);
@@ -118,7 +118,7 @@ struct Body {
     const float x = sinter::get<float>(fragment.x, e);
     const float y = sinter::op::Add::apply(h, x);
     sinter::put(fragment.y, e, y);
-    columns.accumulate<ColumnAdd0>(y);
+    cross_row.accumulate<CrossRowAdd0>(y);
   }
   template <int width>
   SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {
@@ -127,6 +127,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_swish_fwd_mul_add_8b58223b(const __grid_constant__ Args args) {
+void sinter_contraction_swish_fwd_mul_add_64092be9(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB2, Body>(args);
 }

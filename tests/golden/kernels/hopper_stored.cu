@@ -82,7 +82,7 @@ struct Body {
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float bias = sinter::get<float>(fragment.bias, e);
     const float product = acc[0];
     const float sum = sinter::op::Add::apply(product, bias);
@@ -112,6 +112,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 1)
-void sinter_contraction_add_gelu_approx_tanh_fwd_0cf6b870(const __grid_constant__ Args args) {
+void sinter_contraction_add_gelu_approx_tanh_fwd_ce0873a8(const __grid_constant__ Args args) {
   sinter::contraction::run_on_tensor_cores<Config, OperandA, OperandB, OperandB, Body>(args);
 }

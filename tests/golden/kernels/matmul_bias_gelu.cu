@@ -69,7 +69,7 @@ struct Body {
   }
   template <int width>
   SINTER_DEVICE static void element(const Args& args, const Coord& c, int e,
-                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& columns) {
+                                    const Config::Accumulator (&acc)[Config::products], Fragment<width>& fragment, Reductions& cross_row) {
     const float product = acc[0];
     const float product_bf16 = sinter::convert<sinter::bf16>(product);
     const float bias = sinter::get<float>(fragment.bias, e);
@@ -84,6 +84,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_contraction_add_gelu_approx_tanh_fwd_57cc7999(const __grid_constant__ Args args) {
+void sinter_contraction_add_gelu_approx_tanh_fwd_bd853332(const __grid_constant__ Args args) {
   sinter::contraction::run_by_warps<Config, OperandA, OperandB, Body>(args, sinter::AllRows{});
 }

@@ -8,7 +8,7 @@ struct Config {
   static constexpr int threads = 256;
   static constexpr int unroll = 1;
   static constexpr int width = 8;
-  static constexpr int places = 126;
+  static constexpr int vectors = 126;
   static constexpr bool misaligned = true;
   struct XAccess : sinter::Strided { using Stride = sinter::Dims<1001, 1>; };
   struct ScaleAccess : sinter::Strided { using Stride = sinter::Dims<1, 0>; };
@@ -65,6 +65,6 @@ struct Body {
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads)
-void sinter_mul_add_b258a679(const __grid_constant__ Args args) {
+void sinter_mul_add_3059bfb0(const __grid_constant__ Args args) {
   sinter::pointwise::run_misaligned<Config, Body>(args);
 }

@@ -53,12 +53,12 @@ struct Avg0 {
   static constexpr long long length = 1001;
 };
 using Reductions = sinter::Reductions<Avg0>;
-struct ColumnAdd0 {
+struct CrossRowAdd0 {
   static constexpr auto mode = sinter::ReductionMode::add;
   using Value = float;
   static constexpr int phase = 0;
 };
-using ColumnReductions = sinter::Reductions<ColumnAdd0>;
+using CrossRowReductions = sinter::Reductions<CrossRowAdd0>;
 template <int width>
 struct Fragment {
   sinter::Pack<sinter::bf16, width> x;
@@ -117,7 +117,7 @@ struct Phase0 {
   template <int width>
   SINTER_DEVICE static void recompute(Fragment<width>& fragment) {}
   template <int width>
-  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions, ColumnReductions& columns) const {
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions, CrossRowReductions& cross_row) const {
     const float x = sinter::get<float>(fragment.x, e);
     const float dy = sinter::get<float>(fragment.dy, e);
     const float scale = sinter::get<float>(fragment.width_t, e);
@@ -126,7 +126,7 @@ struct Phase0 {
     const float both = sinter::op::Mul::apply(scaled, normal);
     reductions.accumulate_product<Avg0>(scaled, normal, sinter::inside_row(c, 0));
     const float dy_normal = sinter::op::Mul::apply(dy, normal);
-    columns.accumulate_product<ColumnAdd0>(dy, normal, sinter::inside_row(c, 0));
+    cross_row.accumulate_product<CrossRowAdd0>(dy, normal, sinter::inside_row(c, 0));
   }
   template <int width>
   SINTER_DEVICE static void flush(const Args& args, const Coord& c, const Fragment<width>& fragment) {}
@@ -166,7 +166,7 @@ struct Phase1 {
     sinter::recompute(fragment.width_t);
   }
   template <int width>
-  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions, ColumnReductions& columns) const {
+  SINTER_DEVICE void element(const Args& args, const Coord& c, int e, Fragment<width>& fragment, Reductions& reductions, CrossRowReductions& cross_row) const {
     const float x = sinter::get<float>(fragment.x, e);
     const float dy = sinter::get<float>(fragment.dy, e);
     const float scale = sinter::get<float>(fragment.width_t, e);
@@ -184,16 +184,16 @@ struct Phase1 {
   SINTER_DEVICE void store_row(const Args& args, const Coord& c) const {}
 };
 using Phases = sinter::List<Phase0, Phase1>;
-struct Columns : ColumnReductions {
+struct CrossRow : CrossRowReductions {
   template <int width>
-  SINTER_DEVICE static void store(const Args& args, const Coord& c, long long slot, const Columns* columns) {
-    sinter::store_partials<Config::DscalePartsAccess, ColumnAdd0, width>(args.dscale_parts + slot * 1001, c, columns);
+  SINTER_DEVICE static void store(const Args& args, const Coord& c, long long slot, const CrossRow* columns) {
+    sinter::store_partials<Config::DscalePartsAccess, CrossRowAdd0, width>(args.dscale_parts + slot * 1001, c, columns);
   }
 };
 
 extern "C" __global__ __launch_bounds__(Config::threads, 4)
-void sinter_reduce_avg_mul_sub_1c247e10(const __grid_constant__ Args args) {
-  sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions, Columns> rows(args);
+void sinter_reduce_avg_mul_sub_6b9b172c(const __grid_constant__ Args args) {
+  sinter::rowwise::RowsOf<Config, Args, Fragment<Config::width>, RowFragment, Reductions, CrossRow> rows(args);
   sinter::rowwise::start<Config>(Phases{}, rows);
   rows.walk(Phases{});
 }

@@ -24,7 +24,7 @@ concept LoadsPart = requires {
   Loaded::extent;
 };
 
-// `loaded_depth`: elements of k that boxes have, where multiplications read no others of the
+// `loaded_depth`: elements of k that boxes have, where MMAs read no others of the
 // tile's; 0: all.
 template <class Operand, class Tile_, class Coord, int ctas = 1, class Loaded = WholeTile,
           int loaded_depth = 0>
