@@ -172,9 +172,9 @@ Started start(const KernelSpec& given, DataType number, int run) {
 
 // `t`: a tile with what the model of tiles says of it.
 double microseconds(const Started& s, const EstimatedMmaTile& t, const DeviceModel& device) {
-  // Fitted on an H200: operations a microsecond on operands that lie at odd addresses and so pass
-  // through registers; by how much the model of such operands is too fast, at the least.
-  constexpr double kOdd = 60e6, kThroughRegisters = 1.4;
+  // Fitted on an H200: operations of an SM in a clock on operands that lie at odd addresses and so
+  // pass through registers; by how much the model of such operands is too fast, at the least.
+  constexpr double kOdd = 284, kThroughRegisters = 1.4;
   const KernelSpec& spec = s.plan.spec;
   const MmaConfig& e = s.plan.engine;
   const double memory = bytes_moved(spec) / device.memory_bandwidth;
@@ -195,7 +195,7 @@ double microseconds(const Started& s, const EstimatedMmaTile& t, const DeviceMod
                             std::max(1.0, s.work.groups);
   return device.launch_microseconds +
          std::max({t.microseconds * (copied ? 1 : kThroughRegisters) + beside,
-                   odd ? operations / kOdd : 0, memory});
+                   odd ? operations / (kOdd * device.sms * device.clock) : 0, memory});
 }
 
 // Measured with several steps alone. (One step: i8 52.4 us instead of 54.6, scaled 69.0 and 62.4;

@@ -106,14 +106,14 @@ double microseconds(const KernelSpec& spec, const DeviceModel& device, const Row
   const RowwiseSpec& of = spec.rowwise();
   const double few =
       again ? bytes * (spec.rowwise().phases + 1) / 2 / (sms * device.sm_bandwidth / 2) : 0;
-  constexpr double kSameLines = 2e6;  // bytes a microsecond, where all blocks ask for them
+  constexpr double kSameLines = 0.137;  // of the cache's bandwidth, where all blocks ask for them
   const double vectors = elements(spec.extent, of.outer_rank, spec.extent.size()) / s.packing.width;
-  const double weights = s.persistent_ctas == 0 && !s.rows_fastest &&
-                                 spec.cross_row_reductions.empty() &&
-                                 shares_long_weights(spec, s.packing, vectors)
-                             ? elements(spec.extent, 0, of.outer_rank) * vectors *
-                                   vector_bytes(spec, s.packing).weights / kSameLines
-                             : 0;
+  const double weights =
+      s.persistent_ctas == 0 && !s.rows_fastest && spec.cross_row_reductions.empty() &&
+              shares_long_weights(spec, s.packing, vectors)
+          ? elements(spec.extent, 0, of.outer_rank) * vectors *
+                vector_bytes(spec, s.packing).weights / (kSameLines * device.l2_bandwidth)
+          : 0;
   return device.launch_microseconds + std::max({bytes / device.memory_bandwidth, few, weights});
 }
 
