@@ -44,6 +44,7 @@ import corpus_sinks  # noqa: F401
 import corpus_stored  # noqa: F401
 import corpus_strided  # noqa: F401
 import corpus_tokens  # noqa: F401
+import corpus_unconverted  # noqa: F401
 import corpus_weights  # noqa: F401
 import corpus_written_out  # noqa: F401
 from corpus_graph import ALL

@@ -69,6 +69,17 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
        g.output(tanh(part), "y");
        CHECK(nodes(after(name, g), OpKind::pointwise) == 3);
      }},
+    {"read_unconverted",
+     [](std::string_view name) {
+       for (const DataType type : {f8e4m3, bf16, f32}) {  // the first holds not all of i8
+         Graph g{{.io = bf16, .intermediate = type}};
+         auto w = g.tensor({.name = "w", .dim = {1, 8, 8}, .data_type = i8});
+         g.output(matmul(g.tensor({.name = "x", .dim = {1, 4, 8}}), identity(w)), "y");
+         REQUIRE(g.check().empty());
+         REQUIRE(run_alone(name, lower(g)).has_value() == (type != f8e4m3));
+         if (type != f8e4m3) after(name, g);
+       }
+     }},
     {"slice_parts",
      [](std::string_view name) {
        Graph g;

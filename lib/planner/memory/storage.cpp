@@ -2,6 +2,7 @@
 
 #include "lower/expansion.hpp"
 #include "planner/memory/virtual_concatenation.hpp"
+#include "schedule/contraction/held_type.hpp"
 
 namespace sinter {
 
@@ -58,8 +59,7 @@ std::optional<Dims> reshape_strides(const Dims& dim, const Dims& stride, const D
 }
 
 bool holds(DataType wide, DataType narrow) {
-  if (wide == narrow || wide == DataType::f64) return wide == narrow || narrow != DataType::i64;
-  return wide == DataType::f32 && fits_f32(narrow);
+  return wide == narrow || (is_floating(wide) && holds_type(wide, narrow));
 }
 
 std::optional<Location> view_of(const Dims& x, const Attributes& attributes, const Dims& y,

@@ -56,8 +56,7 @@ DataType held_by(const KernelSpec& spec, const Body& body, int value) {
 bool holds_type(DataType to, DataType from) {
   if (from == DataType::none) return false;
   const auto &t = info(to), &f = info(from);
-  if (!f.floating) return f.bytes == 1;  // at most eight significant bits
-  return t.precision >= f.precision && t.largest >= f.largest &&
+  return t.precision >= f.precision && t.lowest <= f.lowest && t.largest >= f.largest &&
          t.min_exponent - t.precision <= f.min_exponent - f.precision;
 }
 

@@ -1,0 +1,39 @@
+// A conversion to a type that holds all values of what it converts is not needed by who computes.
+//
+//     i8 -> identity -> (bf16) -> matmul        =>        i8 -> matmul
+//     bf16 -> identity -> (f32) -> add          =>        bf16 -> add
+#include "lower/op_kinds.hpp"
+#include "planner/rewrite/pass.hpp"
+
+namespace sinter {
+namespace {
+
+bool read_unconverted(MovedViews& views, NodeId id) {
+  Rewriter& g = views.g;
+  const Node n = g.node(id);
+  const TensorId x = n.inputs[0], y = n.outputs[0];
+  // What is true or false is seldom stored as such: products want numbers.
+  if (!is_identity(n) || !g.is_virtual(y) || g.in_region(id) || g[x].has_value ||
+      g[x].dim != g[y].dim || g.type(x) == g.type(y) || g.type(x) == DataType::boolean ||
+      !is_floating(g.type(y)) || !reads_alike(g, y, x))
+    return false;
+  bool found = false;
+  for (NodeId r : std::vector<NodeId>(g.readers(y))) {
+    const Node& reader = g.node(r);
+    if (g.in_region(r) || (!is_matmul(reader.op) && reader.op != OpKind::pointwise)) continue;
+    for (std::size_t i = 0; i < reader.inputs.size(); ++i)
+      if (reader.inputs[i] == y) g.set_input(r, static_cast<int>(i), x);
+    found = true;
+  }
+  return found;
+}
+
+}  // namespace
+
+extern constinit const Pass read_unconverted_pass{
+    "read_unconverted",
+    "A product or an elementwise node reads what a conversion that rounds nothing converts, so "
+    "that a kernel loads it in its own, narrower type.",
+    at_pointwise, read_unconverted};
+
+}  // namespace sinter
