@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "plan/access.hpp"
+#include "planner/moved.hpp"
 #include "planner/partitioned.hpp"
 #include "sinter/operations.hpp"
 #include "support/norm_gradients.hpp"
@@ -145,4 +146,22 @@ TEST_CASE("gradients of norms over no columns are planned, and nothing writes pa
   g.output(r.dscale, "dscale");
   for (const auto& k : plan(g).partition.kernels)
     CHECK(count(k.extent, 0, k.rowwise().outer_rank) > 0);
+}
+
+// Halves of rows swap their places in the gradient of a rotary embedding.
+TEST_CASE("gradients of a norm behind a rotary embedding read the embedding's once") {
+  Graph g{{.io = bf16}};
+  const Dims dim{2, 3, 40, 32};
+  auto dy = g.tensor({.name = "dy", .dim = dim}), x = g.tensor({.name = "x", .dim = dim}),
+       w = g.tensor({.name = "w", .dim = {1, 1, 1, 32}}),
+       inv = g.tensor({.name = "inv", .dim = {2, 3, 40, 1}, .data_type = f32}),
+       c = g.tensor({.name = "c", .dim = {1, 1, 40, 32}}),
+       s = g.tensor({.name = "s", .dim = {1, 1, 40, 32}});
+  const Tensor by_sine = dy * s, first = slice(by_sine, {{0, 0, 0, 0}, {2, 3, 40, 16}, {}}),
+               second = slice(by_sine, {{0, 0, 0, 16}, {2, 3, 40, 32}, {}});
+  const auto r = rmsnorm_backward(dy * c + concatenate({second, -first}, -1), x, w, inv);
+  g.output(r.dx, "dx");
+  g.output(r.dscale, "dscale");
+  // The second kernel adds up what blocks have of the columns.
+  CHECK(kernels(g).size() == 2);
 }

@@ -55,7 +55,7 @@ TEST_CASE("rotary embedding is one kernel, however it is written") {
 
 TEST_CASE("rotary embedding behind a projection is one kernel besides it") {
   enum class Norm { none, of_heads, of_tokens };  // before its rows are turned to heads, or behind
-  for (const Norm norm : {Norm::none, Norm::of_heads, Norm::of_tokens}) {
+  const auto count_kernels = [](Norm norm, bool biased) {
     Graph g{{.io = bf16}};
     auto x = g.tensor({.name = "x", .dim = {2, 8, 48}}),
          w = g.tensor({.name = "w", .dim = {1, 48, 96}}),
@@ -64,13 +64,17 @@ TEST_CASE("rotary embedding behind a projection is one kernel besides it") {
     const auto normed = [&](Tensor t) {
       return rmsnorm(t, g.tensor({.name = "scale", .dim = {1, 1, 1, 32}}), Tensor{}, 1e-5).y;
     };
-    auto tokens = reshape(matmul(x, w), {2, 8, 3, 32});
+    auto projected = matmul(x, w);
+    if (biased) projected = projected + g.tensor({.name = "bias", .dim = {1, 1, 96}});
+    auto tokens = reshape(projected, {2, 8, 3, 32});
     if (norm == Norm::of_tokens) tokens = normed(tokens);
     auto heads = transpose(tokens, {0, 2, 1, 3});
     if (norm == Norm::of_heads) heads = normed(heads);
     g.output(heads * c + concatenate({-half(heads, 1), half(heads, 0)}, -1) * s, "y");
-    CHECK(kernels(g).size() == 2);
-  }
+    return kernels(g).size();
+  };
+  for (const Norm norm : {Norm::none, Norm::of_heads, Norm::of_tokens})
+    for (const bool biased : {false, true}) CHECK(count_kernels(norm, biased) == 2);
 }
 
 TEST_CASE("heads that are joined, a residual and a norm are one kernel") {

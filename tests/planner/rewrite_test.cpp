@@ -256,6 +256,12 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
        const Lowered l = after(name, g);
        CHECK(nodes(l, OpKind::reduction) == 2);
        CHECK((*l.graph)[first(l, OpKind::reduction).inputs[0]].dim == Dims{4, 16});
+       Graph joined;
+       auto z = joined.tensor({.name = "z", .dim = {4, 32}});
+       const Tensor t = concatenate({-side(z, 1), exp(side(z, 0))}, 1);
+       joined.output(t * reduction(t, ReductionMode::avg, {4, 1}), "y");
+       joined.output(reduction(t, ReductionMode::max, {1, 32}), "columns");
+       CHECK(nodes(after(name, joined), OpKind::reduction) == 4);
      }},
     {"channels_last",
      [](std::string_view name) {

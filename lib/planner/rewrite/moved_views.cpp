@@ -185,7 +185,7 @@ std::optional<View> MovedViews::computed_again(TensorId t, const View& v) const 
 }
 
 const Node* MovedViews::recomputed(TensorId t) const {
-  return g.is_virtual(t) ? elementwise(g, t) : nullptr;
+  return g.is_virtual(t) && !stored_anyway(t) ? elementwise(g, t) : nullptr;
 }
 
 bool MovedViews::in_memory(TensorId t) const {
@@ -196,7 +196,7 @@ bool MovedViews::in_memory(TensorId t) const {
 bool MovedViews::stored_anyway(TensorId t) const {
   const auto at = g.location(t);
   if (!at || g.readers(t).size() < 2) return false;
-  const NodeId p = g.producer(at->root);
+  const NodeId p = before_elementwise(g, at->root);
   return p >= 0 && is_contraction(g.node(p).op);
 }
 

@@ -46,7 +46,8 @@ class MovedViews {
   bool shows(TensorId t, const View& v) const;
   // Whether the caller gives or gets a tensor, or one of which it is a view.
   bool in_memory(TensorId t) const;
-  // A product's result that several read: an epilogue would have to store it besides.
+  // A product's result, or the end of its epilogue, that several read: an epilogue would have to
+  // store it besides.
   bool stored_anyway(TensorId t) const;
   // The node that is computed again on what a view shows, or null.
   const Node* recomputed(TensorId t) const;

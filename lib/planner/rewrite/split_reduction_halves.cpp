@@ -1,8 +1,13 @@
-// Rows whose halves are computed beside each other (the rotary embedding of a norm's result).
+// Rows whose halves are computed beside each other (the rotary embedding of a norm's result, and
+// its gradient, of which that of a norm is computed).
 //
 //     x -> square -> mean of rows -> m          x's left half  -> square -> sum --.
 //                                        =>                                       + -> / n -> m
 //                                               x's right half -> square -> sum --'
+//
+//     f(a) --.                                  f(a) -> sum --.
+//             concatenate -> sum -> y     =>                   + -> y
+//     g(b) --'                                  g(b) -> sum --'
 #include <algorithm>
 
 #include "planner/rewrite/halves.hpp"
@@ -42,45 +47,89 @@ bool reaches(const Rewriter& g, TensorId row, const Dims& dim) {
   return false;
 }
 
+// The two computed halves that a tensor joins, where all that read it can read these instead.
+std::vector<TensorId> joined_halves(const MovedViews& views, TensorId t) {
+  const Rewriter& g = views.g;
+  const Node* const c = g.made_by(t, OpKind::concatenate);
+  if (!c || !g.is_virtual(t) || c->inputs.size() != 2 || g.in_region(g.producer(t))) return {};
+  const Dims& full = g[t].dim;
+  Dims half = full;
+  half.back() /= 2;
+  for (TensorId x : c->inputs)
+    if (g[x].dim != half || 2 * half.back() != full.back() || !views.recomputed(x) ||
+        !reads_alike(g, t, x))
+      return {};
+  const auto reads_halves = [&](NodeId r) {
+    const Node& n = g.node(r);
+    return !g.in_region(r) && (computes_over(g, n, t) || n.op == OpKind::reduction);
+  };
+  return std::ranges::all_of(g.readers(t), reads_halves) ? c->inputs : std::vector<TensorId>{};
+}
+
+// Makes `y`, of rows of the reduction `like`, from what it gives of their halves.
+void combine(Rewriter& g, TensorId y, NodeId like, const std::vector<TensorId>& halves) {
+  using M = ReductionMode;
+  const Node n = g.node(like);
+  ReductionAttributes a = *std::get_if<ReductionAttributes>(&n.attributes);
+  const M mode = *a.mode;
+  if (mode == M::avg) a.mode = M::add;  // divided once, so that sums without roundings stay exact
+  std::vector<TensorId> parts;
+  for (TensorId half : halves) {
+    parts.push_back(g.tensor_like(y, g[y].dim, g.partial_type(n, y), "_of_half"));
+    g.make(parts.back(), OpKind::reduction, a, {half}, like);
+  }
+  PointwiseAttributes both{.mode = PointwiseMode::add};
+  if (mode == M::min) both.mode = PointwiseMode::min;
+  if (mode == M::max || mode == M::amax) both.mode = PointwiseMode::max;
+  if (mode != M::avg) {
+    g.make(y, OpKind::pointwise, both, parts, like);
+    return;
+  }
+  const TensorId sum = g.tensor_like(y, g[y].dim, g.partial_type(n, y), "_of_both");
+  const auto terms = static_cast<double>(count(g[n.inputs[0]].dim) / count(g[y].dim));
+  g.make(sum, OpKind::pointwise, both, parts, like);
+  g.make(y, OpKind::pointwise, PointwiseAttributes{.mode = PointwiseMode::div},
+         {sum, g.scalar(terms, g.partial_type(n, y))}, like);
+}
+
 bool split_reduction_halves(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   using M = ReductionMode;
   const Node n = g.node(id);
   const TensorId t = n.inputs[0], y = n.outputs[0];
-  ReductionAttributes a = *std::get_if<ReductionAttributes>(&n.attributes);
-  const M mode = *a.mode;
+  const M mode = *std::get_if<ReductionAttributes>(&n.attributes)->mode;
   const Dims full = g[t].dim;
   Dims rows = full, half = full;
   rows.back() = 1;
   half.back() /= 2;
-  if (g[y].dim != rows || !g.is_virtual(y) || full.back() < 2 || !reaches(g, y, half)) return false;
   if (mode == M::mul || mode == M::norm2 || mode == M::mul_no_zeros) return false;
+  if (const auto joined = joined_halves(views, t); !joined.empty()) {
+    if (g[y].dim.size() == rows.size() && g[y].dim.back() == 1 && g.is_virtual(y)) {
+      combine(g, y, id, joined);
+      return true;
+    }
+    if (g[y].dim.size() != rows.size() || g[y].dim.back() != full.back()) return false;
+    std::vector<TensorId> halves;
+    for (TensorId x : joined) {
+      Dims dim = g[y].dim;
+      dim.back() /= 2;
+      halves.push_back(g.tensor_like(y, dim, g.type(y), "_of_half"));
+      g.make(halves.back(), n.op, n.attributes, {x}, id);
+    }
+    g.make(y, OpKind::concatenate, ConcatenateAttributes{.axis = rows.size() - 1}, halves, id);
+    return true;
+  }
+  if (g[y].dim != rows || !g.is_virtual(y) || full.back() < 2 || !reaches(g, y, half)) return false;
   int budget = kMostChained;
   const std::vector<NodeId> slices = halves_of_source(views, t, full, budget);
   if (slices.empty()) return false;
-  std::vector<TensorId> parts;
   for (NodeId s : slices) {
-    const View v = views.of_node(s);
     budget = kMostChained;
-    if (!views.hoists(t, v, budget)) return false;
+    if (!views.hoists(t, views.of_node(s), budget)) return false;
   }
-  if (mode == M::avg) a.mode = M::add;  // divided once, so that sums without roundings stay exact
-  for (NodeId s : slices) {
-    const View v = views.of_node(s);
-    parts.push_back(g.tensor_like(y, rows, g.partial_type(n, y), "_of_half"));
-    g.make(parts.back(), OpKind::reduction, a, {views.hoisted(t, v, id)}, id);
-  }
-  PointwiseAttributes combine{.mode = PointwiseMode::add};
-  if (mode == M::min) combine.mode = PointwiseMode::min;
-  if (mode == M::max || mode == M::amax) combine.mode = PointwiseMode::max;
-  if (mode != M::avg) {
-    g.make(y, OpKind::pointwise, combine, parts, id);
-    return true;
-  }
-  const TensorId both = g.tensor_like(y, rows, g.partial_type(n, y), "_of_both");
-  g.make(both, OpKind::pointwise, combine, parts, id);
-  g.make(y, OpKind::pointwise, PointwiseAttributes{.mode = PointwiseMode::div},
-         {both, g.scalar(static_cast<double>(full.back()), g.partial_type(n, y))}, id);
+  std::vector<TensorId> halves;
+  for (NodeId s : slices) halves.push_back(views.hoisted(t, views.of_node(s), id));
+  combine(g, y, id, halves);
   return true;
 }
 
