@@ -63,3 +63,32 @@ def convnext_block(flat):
 
 convnext_block(flat=False)
 convnext_block(flat=True)
+
+
+def rolled_windows(name, io, b, r, w, c, by, phase="inference"):
+    """A norm whose result is rolled along both axes of its image and cut into windows."""
+    g = Graph("rolled_windows_" + name, io)
+    n = r // w
+    g.tensor("x", [b, r, r, c])
+    for t in ("scale", "bias"):
+        g.tensor(t, [1, 1, 1, c])
+    g.value("epsilon", 1e-5)
+    results = {"Y": "normal"}
+    if phase == "training":
+        results["MEAN"], results["INV_VARIANCE"] = "mean", "inv"
+        g.output("mean", "inv", data_type="f32")
+    y = g.node("layernorm", {"X": "x", "SCALE": "scale", "BIAS": "bias", "epsilon": "epsilon"}, results,
+               forward_phase=phase)
+    for axis in (1, 2):
+        first, last = [0, 0, 0, 0], [b, r, r, c]
+        first[axis] = last[axis] = by
+        parts = {"IN_0": g.slice(y, f"behind_{axis}", first, [b, r, r, c]),
+                 "IN_1": g.slice(y, f"before_{axis}", [0, 0, 0, 0], last)}
+        y = g.node("concatenate", parts, f"rolled_{axis}", axis=axis)
+    g.transpose(g.reshape(y, "split", [b, n, w, n, w, c]), "turned", [0, 1, 3, 2, 4, 5])
+    g.output(g.reshape("turned", "windows", [b * n * n, w * w, c]))
+
+
+rolled_windows("4", "bf16", 2, 8, 4, 16, 2)
+rolled_windows("7", "f16", 1, 14, 7, 24, 3)
+rolled_windows("training", "f32", 2, 6, 3, 16, 1, phase="training")

@@ -80,6 +80,15 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
          if (type != f8e4m3) after(name, g);
        }
      }},
+    {"roll_rows",
+     [](std::string_view name) {
+       Graph g;
+       auto x = g.tensor({.name = "x", .dim = {4, 8}});
+       const Tensor y = softmax(x);
+       g.output(concatenate({rows(y, 3, 4), rows(y, 0, 3)}, 0), "y");
+       const Lowered l = after(name, g);
+       CHECK((*l.graph)[first(l, OpKind::slice).inputs[0]].name == "x");
+     }},
     {"slice_parts",
      [](std::string_view name) {
        Graph g;

@@ -10,7 +10,8 @@ extern const Pass share_repeats_pass, sink_concatenation_pass, split_reduction_p
     sink_view_pass, store_copy_pass, channels_last_pass, propagate_layout_pass,
     layout_for_reshape_pass, clone_dequantize_pass, store_narrow_pass, shape_entries_pass,
     order_softmax_pass, split_sink_pass, attention_gradients_pass, narrow_concatenation_pass,
-    pool_narrow_pass, separate_windows_pass, zero_points_pass, read_unconverted_pass;
+    pool_narrow_pass, separate_windows_pass, zero_points_pass, read_unconverted_pass,
+    roll_rows_pass;
 
 namespace {
 
@@ -38,6 +39,7 @@ const Pass* const kMovement[] = {
     &order_softmax_pass,
     &split_sink_pass,
     &sink_concatenation_pass,
+    &roll_rows_pass,
     &split_reduction_pass,
     &split_reduction_halves_pass,
     &cancel_views_pass,
