@@ -1,5 +1,5 @@
 """Pooling by 2 x 2 that a convolution's kernel does: windows in blocks of the image."""
-from corpus_graph import Graph
+from corpus_graph import Graph, channels_last
 
 
 def pool_in_convolution(name, io, channels, filters, height, width, images=1, both=False,
@@ -34,3 +34,21 @@ pool_in_convolution("residual_alone", "bf16", 16, 136, 24, 18, images=2, residua
 pool_in_convolution("odd_rows", "bf16", 32, 64, 11, 12)
 pool_in_convolution("average", "bf16", 32, 64, 10, 12, images=2, both=True, mode="avgpool_include_padding")
 pool_in_convolution("average_residual", "f16", 16, 136, 8, 18, both=True, residual=True, mode="avgpool_exclude_padding")
+
+
+def pools_in_a_row(name, io, c, r):
+    """The largest of windows, of windows of these, and so on, all joined for a product."""
+    g = Graph("pools_in_a_row_" + name, io)
+    dim = [2, c, r, r]
+    g.tensor("x", dim, stride=channels_last(dim))
+    pools = ["x"]
+    for i in range(3):
+        pools.append(g.node("resample", {"X": pools[-1]}, f"pool_{i}", mode="maxpool", window=[5, 5], stride=[1, 1],
+                            pre_padding=[2, 2], post_padding=[2, 2]))
+    g.node("concatenate", {f"IN_{i}": t for i, t in enumerate(pools)}, "joined", axis=1)
+    g.tensor("w", [8, 4 * c, 1, 1], stride=channels_last([8, 4 * c, 1, 1]))
+    g.output(g.pointwise("swish_fwd", "y", g.conv("joined", "w", "product")))
+
+
+pools_in_a_row("f16", "f16", 16, 9)
+pools_in_a_row("bf16_odd", "bf16", 12, 7)
