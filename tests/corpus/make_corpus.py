@@ -39,6 +39,7 @@ import corpus_results_of_bytes  # noqa: F401
 import corpus_rows  # noqa: F401
 import corpus_segments  # noqa: F401
 import corpus_shapes  # noqa: F401
+import corpus_shared_parts  # noqa: F401
 import corpus_short_k  # noqa: F401
 import corpus_sinks  # noqa: F401
 import corpus_stored  # noqa: F401

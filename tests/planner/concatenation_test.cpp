@@ -101,3 +101,32 @@ TEST_CASE("nested concatenations do not multiply what reads them") {
   g.output(n, "y");
   CHECK(rewritten(lower(g), device_model()).graph->nodes().size() < 1000);
 }
+
+TEST_CASE("a part of a concatenation that others read lies in it, unless they need it packed") {
+  enum class Reader { product, reshape, of_f32 };
+  for (const Reader reader : {Reader::product, Reader::reshape, Reader::of_f32}) {
+    Graph g{{.io = bf16, .intermediate = reader == Reader::of_f32 ? f32 : bf16}};
+    const Tensor x = g.tensor({.name = "x", .dim = {2, 8, 64}}),
+                 w = g.tensor({.name = "w", .dim = {1, 64, 64}}), a = relu(matmul(x, w)),
+                 b = relu(matmul(reader == Reader::reshape ? reshape(a, {1, 16, 64}) : a, w)),
+                 shaped = reshape(b, {2, 8, 64});
+    g.output(concatenate({a, reader == Reader::reshape ? shaped : b}, 1), "y");
+    CHECK((kernels(g).size() == 2) == (reader == Reader::product));
+  }
+}
+
+TEST_CASE("an image whose halves are read apart keeps its channels last") {
+  Graph g{{.io = f16, .intermediate = f16}};
+  const auto image = [&](const char* name, Dims dim) {
+    return g.tensor({.name = name,
+                     .dim = dim,
+                     .stride = {dim[1] * dim[2] * dim[3], 1, dim[1] * dim[3], dim[1]}});
+  };
+  const Tensor y = relu(conv_fprop(image("x", {2, 128, 6, 6}), image("v", {128, 128, 1, 1}))),
+               a = slice(y, {{0, 0, 0, 0}, {2, 64, 6, 6}, {}}),
+               b = slice(y, {{0, 64, 0, 0}, {2, 128, 6, 6}, {}});
+  const ConvAttributes padded{.pre_padding = {1, 1}, .post_padding = {1, 1}};
+  const Tensor c = conv_fprop(b, image("w", {64, 64, 3, 3}), padded);
+  g.output(conv_fprop(concatenate({a, b, c}, 1), image("u", {16, 192, 1, 1})), "y");
+  CHECK(kernels(g).size() == 5);
+}

@@ -1,10 +1,20 @@
 #include "planner/memory/storage.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include "lower/expansion.hpp"
 #include "planner/memory/virtual_concatenation.hpp"
 #include "schedule/contraction/held_type.hpp"
 
 namespace sinter {
+namespace {
+
+// Bytes that lie together in a concatenation's part, so that whoever reads it alone reads whole
+// lines of memory; a guess.
+constexpr std::int64_t kSharedLine = 128;
+
+}  // namespace
 
 bool is_view_op(OpKind op) {
   return op == OpKind::transpose || op == OpKind::slice || op == OpKind::reshape;
@@ -145,9 +155,13 @@ void Storage::find_parts(const Graph& graph) {
 // From the last node to the first, so that chains of movements end in the final buffer.
 void Storage::place_in_results(const Graph& graph) {
   std::vector<int> uses(graph.tensors().size(), 0);
+  std::vector<bool> reshaped(graph.tensors().size(), false);
   for (const auto& n : graph.nodes())
-    for (TensorId t : n.inputs)
-      if (t >= 0) ++uses[static_cast<std::size_t>(t)];
+    for (TensorId t : n.inputs) {
+      if (t < 0) continue;
+      ++uses[static_cast<std::size_t>(t)];
+      if (n.op == OpKind::reshape) reshaped[static_cast<std::size_t>(t)] = true;
+    }
   // A tensor may move into where `result` lies when a kernel of ours writes it and nobody else
   // reads it. It is rounded to its own type and to the buffer's; a third type between them would be
   // lost.
@@ -155,6 +169,21 @@ void Storage::place_in_results(const Graph& graph) {
     const bool rounded =
         graph.type(result) == (*this)[result].type || graph.type(result) == graph.type(t);
     return rounded && graph.is_virtual(t) && uses[static_cast<std::size_t>(t)] == 1;
+  };
+  // Others read a part where it lies, if nothing rounds it, and if it has whole lines of memory and
+  // is not seen over other dims, which may need it packed.
+  const auto can_share = [&](TensorId t, TensorId result, int axis, std::int64_t start) {
+    const Location& to = (*this)[result];
+    const DataType type = graph.options().io;
+    if (!graph.is_virtual(t) || placed_[static_cast<std::size_t>(t)] ||
+        reshaped[static_cast<std::size_t>(t)] || graph.type(t) != type ||
+        graph.type(result) != type || to.type != type ||
+        is_view_op(node_of(graph, graph[t].producer).op))
+      return false;
+    const std::int64_t step = to.stride[axis] * info(type).bytes;
+    return std::ranges::all_of(
+        std::array{start, graph[t].dim[axis], graph[result].dim[axis]},
+        [&](std::int64_t extent) { return extent * step % kSharedLine == 0; });
   };
   for (auto id = static_cast<NodeId>(graph.nodes().size()) - 1; id >= 0; --id) {
     const Node& n = graph.nodes()[static_cast<std::size_t>(id)];
@@ -167,7 +196,7 @@ void Storage::place_in_results(const Graph& graph) {
       std::int64_t start = 0;
       for (std::size_t i = 0; i < n.inputs.size(); ++i) {
         const TensorId x = n.inputs[i];
-        if (can_move(x, y)) {
+        if (can_move(x, y) || can_share(x, y, axis, start)) {
           auto& at = locations_[static_cast<std::size_t>(x)];
           at = to;
           at.offset += start * to.stride[axis];

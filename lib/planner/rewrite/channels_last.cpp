@@ -18,6 +18,15 @@ bool is_image_of(const Rewriter& g, const Node& n, TensorId y) {
   return a->groups < g[y].dim[1];
 }
 
+// Whether all who read a slice of an image read it in any order; `wanted`: that a convolution does.
+bool read_in_any_order(const Rewriter& g, TensorId y, bool& wanted) {
+  return std::ranges::all_of(g.readers(y), [&](NodeId r) {
+    const Node& reader = g.node(r);
+    wanted |= is_image_of(g, reader, y);
+    return reads_any_order(reader.op) || reader.op == OpKind::concatenate;
+  });
+}
+
 // Whether a convolution of one group gives it, with what its kernel computes behind the sums: it
 // may store the results in any order.
 bool made_by_sums(const Rewriter& g, TensorId y) {
@@ -42,6 +51,10 @@ bool channels_last(MovedViews& views, NodeId id) {
     const Node& reader = g.node(r);
     if (reader.op == OpKind::reshape && puts_in_order(g, reader, last) && made_by_sums(g, y)) {
       wanted = true;
+      continue;
+    }
+    if (reader.op == OpKind::slice && g.is_virtual(reader.outputs[0])) {
+      if (!read_in_any_order(g, reader.outputs[0], wanted)) return false;
       continue;
     }
     if (!reads_any_order(reader.op) && reader.op != OpKind::concatenate) return false;

@@ -23,6 +23,7 @@ const Pass* const kGradients[] = {&attention_gradients_pass};
 // At a node, the first that finds something wins, so that the order says what is preferred:
 // - a view that is none is cancelled before anything computes through it, and one that rounds is
 //   made a conversion before others move it, which want it to hold what it shows;
+// - a conversion that rounds nothing is left out (read_unconverted) before what reads it is moved;
 // - what repeats a tensor is left out (share_repeats) before anything is computed on it;
 // - an attention's products have the dims of its kernels (shape_entries), and its softmax their
 //   order (order_softmax, split_sink), before what lies between is moved;

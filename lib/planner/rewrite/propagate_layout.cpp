@@ -31,6 +31,11 @@ bool reads_order(const Rewriter& g, const Node& reader, const Dims& stride) {
   const TensorId whole = reader.outputs[0];
   if (!g.is_virtual(whole)) return false;
   if (puts_in_order(g, reader, stride)) return true;
+  if (reader.op == OpKind::slice)
+    return std::ranges::all_of(g.readers(whole), [&](NodeId r) {
+      const Node& n = g.node(r);
+      return !is_view_op(n.op) && reads_order(g, n, stride);
+    });
   if (reader.op != OpKind::concatenate && reader.op != OpKind::reshape) return false;
   return std::ranges::all_of(g.readers(whole),
                              [&](NodeId r) { return reads_any_order(g.node(r).op); });
