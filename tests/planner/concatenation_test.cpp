@@ -130,3 +130,19 @@ TEST_CASE("an image whose halves are read apart keeps its channels last") {
   g.output(conv_fprop(concatenate({a, b, c}, 1), image("u", {16, 192, 1, 1})), "y");
   CHECK(kernels(g).size() == 5);
 }
+
+TEST_CASE("a norm's rolled rows are stored in 16 bits where they are copied into windows") {
+  Graph g{{.io = bf16}};
+  const Dims dim{2, 6, 6, 16};
+  const Tensor y = layernorm(g.tensor({.name = "x", .dim = dim}),
+                             g.tensor({.name = "w", .dim = {1, 1, 1, 16}}),
+                             g.tensor({.name = "b", .dim = {1, 1, 1, 16}}), 1e-5)
+                       .y,
+               rolled = concatenate(
+                   {slice(y, {{0, 1, 0, 0}, dim, {}}), slice(y, {{0, 0, 0, 0}, {2, 1, 6, 16}, {}})},
+                   1);
+  g.output(reshape(transpose(reshape(rolled, {2, 2, 3, 2, 3, 16}), {0, 1, 3, 2, 4, 5}), {8, 9, 16}),
+           "y");
+  CHECK(kernels(g).size() == 2);
+  CHECK(moved_bytes(g) == 2 * (4 * count(dim) + 2 * 16));
+}

@@ -363,7 +363,7 @@ const std::map<std::string_view, std::function<void(std::string_view)>> kCases{
                  .data_type == bf16);
        }
      }},
-    {"pool_narrow",
+    {"round_first",
      [](std::string_view name) {
        for (const DataType result : {bf16, f32})
          for (const bool positions : {false, true}) {  // of rounded ones, which may be equal

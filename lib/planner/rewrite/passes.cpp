@@ -10,7 +10,7 @@ extern const Pass share_repeats_pass, sink_concatenation_pass, split_reduction_p
     sink_view_pass, store_copy_pass, channels_last_pass, propagate_layout_pass,
     layout_for_reshape_pass, clone_dequantize_pass, store_narrow_pass, shape_entries_pass,
     order_softmax_pass, split_sink_pass, attention_gradients_pass, narrow_concatenation_pass,
-    pool_narrow_pass, separate_windows_pass, zero_points_pass, read_unconverted_pass,
+    round_first_pass, separate_windows_pass, zero_points_pass, read_unconverted_pass,
     roll_rows_pass;
 
 namespace {
@@ -66,7 +66,7 @@ const Pass* const kTypes[] = {&narrow_concatenation_pass};
 const Pass* const kScales[] = {&clone_dequantize_pass};
 // Behind all others: what it makes is stored as it is.
 const Pass* const kStores[] = {&store_narrow_pass};
-const Pass* const kPools[] = {&pool_narrow_pass};
+const Pass* const kRounded[] = {&round_first_pass};
 // Behind that: lines are stored in the type of what is read.
 const Pass* const kWindows[] = {&separate_windows_pass};
 
@@ -77,7 +77,7 @@ const PassGroup kGroups[] = {
     {.repeated = {}, .once = kTypes},
     {.repeated = {}, .once = kScales, .needs_wgmma = true},
     {.repeated = {}, .once = kStores, .needs_wgmma = true},
-    {.repeated = {}, .once = kPools},
+    {.repeated = {}, .once = kRounded},
     {.repeated = kWindows, .once = {}},
 };
 

@@ -7,6 +7,10 @@
 // What the largest of windows is taken of, in the type to which that is rounded.
 //
 //     x -> relu -> (f32) -> maxpool -> (bf16)  =>  x -> relu -> (bf16) -> maxpool -> (bf16)
+//
+// And so is what a kernel of its own moves to where it is rounded.
+//
+//     x -> norm -> (f32) -> reshape -> (bf16)  =>  x -> norm -> (bf16) -> reshape -> (bf16)
 #include <algorithm>
 
 #include "lower/op_kinds.hpp"
@@ -120,13 +124,34 @@ bool pool_narrow(MovedViews& views, NodeId id) {
   return true;
 }
 
+bool move_narrow(MovedViews& views, NodeId id) {
+  Rewriter& g = views.g;
+  const Node n = g.node(id);
+  const TensorId x = n.inputs[0], y = n.outputs[0], t = viewed(g, x);
+  const auto at = g.location(x);
+  if (g.in_region(id) || g.type(x) != DataType::f32 || g.type(t) != DataType::f32 ||
+      !g.is_virtual(t) || g.in_region(g.producer(t)) || !at ||
+      view_of(g[x].dim, n.attributes, g[y].dim, *at) || !rounded(g, y))
+    return false;
+  for (TensorId z = x;; z = g.node(g.producer(z)).inputs[0]) {
+    if (g.readers(z).size() != 1) return false;
+    if (z == t) break;
+  }
+  g.set_input(id, 0, Narrow(g).shown(x, t));
+  return true;
+}
+
 }  // namespace
 
-extern constinit const Pass pool_narrow_pass{
-    "pool_narrow",
-    "A computed f32 tensor whose largest neighbours alone are read, and rounded to 16 bits, is "
-    "stored in these: rounding keeps the order, so that the largest is the same.",
-    [](OpKind op) { return op == OpKind::resample; }, pool_narrow};
+extern constinit const Pass round_first_pass{
+    "round_first",
+    "A computed f32 tensor whose largest neighbours alone are read, or that is copied to other "
+    "places, and rounded to 16 bits then, is stored in these: rounding keeps the order, so that "
+    "the largest is the same.",
+    [](OpKind op) { return op == OpKind::resample || is_view_op(op); },
+    [](MovedViews& views, NodeId id) {
+      return is_view_op(views.g.node(id).op) ? move_narrow(views, id) : pool_narrow(views, id);
+    }};
 
 extern constinit const Pass store_narrow_pass{
     "store_narrow",
