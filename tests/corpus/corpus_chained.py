@@ -29,3 +29,25 @@ def chained_products_batched():
 
 chained_products()
 chained_products_batched()
+
+
+def chained_products_masked(name, rows, keys):
+    # A chunk of linear attention: what lies above the diagonal of the scores is left out.
+    g = Graph("chained_products_masked_" + name, "bf16", "bf16")
+    g.tensor("q", [3, rows, 24])
+    g.tensor("k", [3, 24, keys], stride=[24 * keys, 1, 24])
+    g.tensor("v", [3, keys, 40])
+    g.tensor("residual", [3, rows, 40])
+    g.value("none", 0.0)
+    g.matmul("q", "k", "scores")
+    for axis in (1, 2):
+        g.tensor(f"index_{axis}", data_type="i32")
+        g.pointwise("gen_index", f"index_{axis}", "scores", axis=axis)
+    g.tensor("seen", data_type="bool")
+    g.pointwise("cmp_ge", "seen", "index_1", "index_2")
+    g.pointwise("binary_select", "masked", "scores", "none", "seen")
+    g.output(g.pointwise("add", "y", g.matmul("masked", "v", "product"), "residual"))
+
+
+chained_products_masked("chunk", 64, 64)
+chained_products_masked("wide", 70, 104)

@@ -43,8 +43,8 @@ std::optional<ChainedPlan> plan_chained(const KernelSpec& spec, const DeviceMode
   second.products = {Product{{}, c.products[1].b}};
   ChainedConfig& e = plan.engine;
   e.first = without_index(spec, n);
-  e.first.body = c.products[1].a.body;
   ContractionSpec& first = e.first.contraction();
+  e.first.body = first.products[1].a.body;  // its indices are those that are left
   first.chained_k = 0;
   first.products = {c.products[0]};
   const auto a = boxed(e.first, first.a(), first.first_m()),
