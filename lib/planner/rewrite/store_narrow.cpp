@@ -127,11 +127,15 @@ bool pool_narrow(MovedViews& views, NodeId id) {
 bool move_narrow(MovedViews& views, NodeId id) {
   Rewriter& g = views.g;
   const Node n = g.node(id);
-  const TensorId x = n.inputs[0], y = n.outputs[0], t = viewed(g, x);
+  const TensorId x = n.inputs[0], y = n.outputs[0];
   const auto at = g.location(x);
-  if (g.in_region(id) || g.type(x) != DataType::f32 || g.type(t) != DataType::f32 ||
-      !g.is_virtual(t) || g.in_region(g.producer(t)) || !at ||
-      view_of(g[x].dim, n.attributes, g[y].dim, *at) || !rounded(g, y))
+  // A chain of views is not walked for each of them.
+  if (g.in_region(id) || g.type(x) != DataType::f32 || !g.is_virtual(x) || !at ||
+      view_of(g[x].dim, n.attributes, g[y].dim, *at))
+    return false;
+  const TensorId t = viewed(g, x);
+  if (g.type(t) != DataType::f32 || !g.is_virtual(t) || g.in_region(g.producer(t)) ||
+      !rounded(g, y))
     return false;
   for (TensorId z = x;; z = g.node(g.producer(z)).inputs[0]) {
     if (g.readers(z).size() != 1) return false;
