@@ -292,6 +292,7 @@ void add_constants(const KernelSpec& spec, const AttentionBackwardConfig& e, Con
   if (const int parts = spec.attention_backward().parts; parts > 1) c.push_back({"parts", parts});
   if (e.in_order) c.push_back({"in_order", 1, true});
   if (e.entries_first) c.push_back({"entries_first", 1, true});
+  if (e.last_keys_first) c.push_back({"last_keys_first", 1, true});
   if (e.last_queries > 0) c.push_back({"last_queries", e.last_queries});
   if (e.windows > 1) c.push_back({"windows", e.windows});
   if (e.blocks_of_round > 0) c.push_back({"blocks_of_round", e.blocks_of_round});

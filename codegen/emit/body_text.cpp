@@ -175,6 +175,8 @@ std::string BodyText::pointwise(const Statement& s, int i) const {
   for (std::size_t a = 0; a < s.args.size(); ++a) operands += (a ? ", " : "") + operand(s, a);
   for (int p = 0; p < info(s.mode).params; ++p)
     operands += ", " + literal(s.params[static_cast<std::size_t>(p)], s.arithmetic);
+  if (!near_.empty() && near_[static_cast<std::size_t>(i)])
+    return fmt::format("sinter::NearMod::apply({})", operands);
   return fmt::format("sinter::op::{}::apply({})", pascal_case(sinter::name(s.mode)), operands);
 }
 

@@ -36,6 +36,8 @@ class BodyText : public StatementForms {
   // Constants are written as they are, for formulas that compilers make shorter with them.
   void write_constants() { writes_constants_ = true; }
   std::string constant(const Statement& scalar) const;
+  // Remainders of which the quotient is small: sinter::NearMod.
+  void take_near(std::vector<bool> remainders) { near_ = std::move(remainders); }
   // Accumulator 0 is the sum, times this factor.
   void scale_sums(std::string_view factor) {
     factor_ = factor;
@@ -71,6 +73,7 @@ class BodyText : public StatementForms {
   std::string integer(int port) const;
 
   const KernelNames& kernel_;
+  std::vector<bool> near_;
   int taken_ = -1;
   bool writes_constants_ = false;
   std::vector<int> beside_;

@@ -15,7 +15,7 @@ namespace sinter {
 namespace {
 
 // An interval of what a statement computes for the rows and keys of a block.
-std::string range_of(const MaskOfPairs& of, const BodyText& text, int i) {
+std::string range_of(const MaskOfPairs& of, const BodyText& text, int i, bool near) {
   const Statement& s = text.statement(i);
   const std::string_view type = value_type(s.arithmetic);
   const auto operand = [&](std::size_t a) {
@@ -50,7 +50,8 @@ std::string range_of(const MaskOfPairs& of, const BodyText& text, int i) {
     case RangeRule::By::corners:
       return fmt::format("sinter::range_of_corners<{}>({})", formula, operands);
     case RangeRule::By::remainder:
-      return fmt::format("sinter::range_of_remainder<{}>({})", formula, operands);
+      return fmt::format("sinter::range_of_remainder<{}>({})", near ? "sinter::NearMod" : formula,
+                         operands);
     case RangeRule::By::equal:
       return fmt::format("sinter::range_of_equal({})", operands);
     case RangeRule::By::unequal:
@@ -64,9 +65,17 @@ std::string range_of(const MaskOfPairs& of, const BodyText& text, int i) {
 
 void print_mask(TextWriter& out, const MaskOfPairs& of) {
   const bool blocks = is_block_mask(of.mask);
-  const bool divides = mask_divides(of.mask);
+  const std::vector<Division> divisions =
+      blocks ? std::vector<Division>{} : sinter::divisions(of.spec, of.mask, of.query, of.key);
+  const bool divides =
+      std::ranges::any_of(divisions, [](Division d) { return d != Division::none; });
+  std::vector<bool> near;  // remainders
+  for (std::size_t i = 0; i < divisions.size(); ++i)
+    near.push_back(of.mask.statements[i].mode == PointwiseMode::mod &&
+                   divisions[i] == Division::near);
   out.line("static constexpr int mask_block = {};", blocks ? kMaskBlock : 0);
-  out.line("static constexpr bool mask_divides = {};", divides);
+  out.line("static constexpr bool mask_divides = {};",
+           std::ranges::find(divisions, Division::far) != divisions.end());
   if (blocks) {
     const auto at = static_cast<std::size_t>(of.mask.statements.front().gather);
     const auto port = static_cast<std::size_t>(of.spec.gathers[at].ports.front());
@@ -77,6 +86,7 @@ void print_mask(TextWriter& out, const MaskOfPairs& of) {
   } else {
     BodyText text(of.spec, of.names, of.mask);
     if (divides) text.write_constants();
+    text.take_near(near);
     out.open("SINTER_DEVICE static bool sees(const Args& args, const {}& c) {{", of.coordinates);
     print_statements(out, text, live_statements(text.body(), {text.size() - 1}));
     out.line("return {} != 0;", text.name(text.size() - 1));
@@ -101,7 +111,7 @@ void print_mask(TextWriter& out, const MaskOfPairs& of) {
     for (int i = 0; i < text.size(); ++i)
       if (live[static_cast<std::size_t>(i)])
         out.line("const sinter::Range<{}> {} = {};", value_type(text.statement(i).arithmetic),
-                 text.name(i), range_of(of, text, i));
+                 text.name(i), range_of(of, text, i, near[static_cast<std::size_t>(i)]));
     out.line("return sinter::attention::seen_of({});", text.name(text.size() - 1));
   }
   out.close("}");

@@ -91,8 +91,10 @@ std::optional<RangeRule> range_rule(M mode) {
   }
 }
 
-SeenPairs seen_pairs(const KernelSpec& spec, const Body& condition, int row, Interval rows, int key,
-                     Interval keys) {
+namespace {
+
+std::vector<Interval> ranges(const KernelSpec& spec, const Body& condition, int row, Interval rows,
+                             int key, Interval keys) {
   std::vector<Interval> values;
   for (const Statement& s : condition.statements) {
     const auto of = [&](std::size_t i) {
@@ -111,7 +113,35 @@ SeenPairs seen_pairs(const KernelSpec& spec, const Body& condition, int row, Int
       values.push_back(of(0));
     }
   }
-  return {values.back().high != 0, values.back().low != 0};
+  return values;
+}
+
+}  // namespace
+
+SeenPairs seen_pairs(const KernelSpec& spec, const Body& condition, int row, Interval rows, int key,
+                     Interval keys) {
+  const Interval seen = ranges(spec, condition, row, rows, key, keys).back();
+  return {seen.high != 0, seen.low != 0};
+}
+
+std::vector<Division> divisions(const KernelSpec& spec, const Body& condition, int row, int key) {
+  const auto all = [&](int i) { return Interval{0, static_cast<double>(spec.extent[i] - 1)}; };
+  const std::vector<Interval> values = ranges(spec, condition, row, all(row), key, all(key));
+  constexpr double kNear = 0x1p20;  // of math::near_fmod
+  std::vector<Division> result;
+  for (const Statement& s : condition.statements) {
+    result.push_back(Division::none);
+    if (s.kind != StatementKind::pointwise || (s.mode != M::div && s.mode != M::mod)) continue;
+    const Interval &of = values[static_cast<std::size_t>(s.args[0])],
+                   &by = values[static_cast<std::size_t>(s.args[1])];
+    int exponent;
+    const bool near = s.mode == M::div
+                          ? by.low == by.high && std::frexp(by.low, &exponent) == 0.5
+                          : s.arithmetic == DataType::f32 && by.low >= 1 && by.high < 0x1p126 &&
+                                std::max(-of.low, of.high) < kNear * by.low;
+    result.back() = near ? Division::near : Division::far;
+  }
+  return result;
 }
 
 }  // namespace sinter

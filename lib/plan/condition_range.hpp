@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "plan/kernel_spec.hpp"
 
@@ -28,5 +29,11 @@ struct SeenPairs {
 };
 SeenPairs seen_pairs(const KernelSpec& spec, const Body& condition, int row, Interval rows, int key,
                      Interval keys);
+
+// What each of its statements takes for a pair: quotients and remainders have branches, but not a
+// quotient by a power of two, nor a remainder in f32 of which the quotient is small for all rows
+// and keys (math::near_fmod).
+enum class Division { none, near, far };
+std::vector<Division> divisions(const KernelSpec& spec, const Body& condition, int row, int key);
 
 }  // namespace sinter

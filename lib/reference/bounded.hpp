@@ -203,6 +203,7 @@ inline Condition both(Condition a, Condition b) {
   return {a.value && b.value,
           (a.certain && b.certain) || (a.certain && !a.value) || (b.certain && !b.value)};
 }
+inline Condition opposite(Condition a) { return {!a.value, a.certain}; }
 
 // Where the condition is open the kernel may have taken the other branch: the bound spans both.
 template <class A>

@@ -62,6 +62,26 @@ def strided_blocks(g, row, column, size=128):
     return g.pointwise("cmp_eq", "seen", *of)
 
 
+def chunks(g, row, column, size=100):
+    """Every fourth key of the row's own chunk."""
+    of = [g.pointwise("floor", t + "_chunk", g.pointwise("div", t + "_share", x, g.value("size", size))) for t, x in (("row", row), ("column", column))]
+    on = g.pointwise("cmp_eq", "on", g.pointwise("mod", "rest", column, g.value("step", 4)), g.value("nothing", 0))
+    return g.pointwise("logical_and", "seen", g.pointwise("cmp_eq", "same", *of), on)
+
+
+def own_chunk(g, row, column, size=128):
+    of = [g.pointwise("floor", t + "_chunk", g.pointwise("div", t + "_share", x, g.value("size", size))) for t, x in (("row", row), ("column", column))]
+    return g.pointwise("cmp_eq", "seen", *of)
+
+
+def last_keys(g, row, column, first=290):
+    """A window, and the last keys."""
+    apart = g.pointwise("sub", "apart", row, column)
+    near = g.pointwise("logical_and", "near", g.pointwise("cmp_lt", "in_window", apart, g.value("window", 100)),
+                       g.pointwise("cmp_ge", "past", apart, g.value("zero", 0)))
+    return either(g, near, g.pointwise("cmp_ge", "last", column, g.value("first", first)))
+
+
 def two_parts(g, row, column):
     """Rows between them see nothing."""
     early = g.pointwise("logical_and", "early", g.pointwise("cmp_lt", "early_row", row, g.value("until", 120)),
@@ -137,6 +157,8 @@ written_out("dilated", dilated, inverted=True)
 written_out("strided_blocks", strided_blocks, sq=500, skv=410, d=32)
 written_out("unseen_rows", two_parts, sq=300, skv=330)
 written_out("of_heads", of_heads, h=3, sq=300, skv=300, scaled=False, io="f16")
+# Quotients that have branches.
+written_out("chunks", chunks, sq=300, skv=330)
 biased("bias_prefix", prefix)
 biased("bias_unseen_rows", two_parts, sq=300, skv=330, d=128)
 biased("bias_first_keys_softcap", first_keys, softcap=4.0, d=72)
@@ -159,3 +181,29 @@ biased("gradients_visited_dilated", dilated, h=34, sq=300, skv=300, backward=Tru
 biased("gradients_visited_strided_blocks", strided_blocks, h=34, sq=300, skv=300, d=128, backward=True)
 biased("gradients_parts", prefix, h=4, hk=1, sq=900, skv=300, backward=True)
 biased("gradients_parts_one_order", first_keys, h=2, hk=1, sq=1500, skv=400, d=128, backward=True, of_gradients={"deterministic": True})
+biased("gradients_visited_chunks", chunks, h=34, sq=300, skv=300, backward=True)
+biased("gradients_visited_own_chunk", own_chunk, h=34, sq=300, skv=300, d=128, backward=True)
+biased("gradients_visited_last_keys", last_keys, h=34, sq=300, skv=300, backward=True)
+biased("gradients_visited_last_keys_one_order", last_keys, h=34, sq=300, skv=300, backward=True, of_gradients={"deterministic": True})
+
+
+def softcapped(name, number, sq=300, skv=300, d=64, cap=30.0):
+    """A large negative number added to scores that a softcap bounds."""
+    g = Graph("attention_index_mask_" + name, "bf16")
+    for t, rows in (("q", sq), ("k", skv), ("v", skv)):
+        g.tensor(t, [1, 2, rows, d])
+    x = g.pointwise("mul", "scaled", g.matmul("q", g.transpose("k", "kt", [0, 1, 3, 2]), "products"), g.value("scale", d ** -0.5))
+    x = g.pointwise("mul", "capped", g.pointwise("tanh_fwd", "share", g.pointwise("div", "over", x, g.value("cap", cap))), g.value("cap", cap))
+    row, column = indices(g, x)
+    apart = g.pointwise("sub", "apart", row, column)
+    seen = g.pointwise("logical_and", "seen", g.pointwise("cmp_lt", "in_window", apart, g.value("window", 100)),
+                       g.pointwise("cmp_ge", "past", apart, g.value("zero", 0)))
+    bias = g.pointwise("binary_select", "bias", g.value("nothing_added", 0.0), g.value("hidden", number), seen)
+    g.node("softmax", {"X": g.pointwise("add", "masked", x, bias)}, {"Y": "p", "Stats": "stats"})
+    g.matmul("p", "v", "o")
+    g.output("o")
+    g.output("stats", data_type="f32")
+
+
+softcapped("added_number", -1e9)
+softcapped("added_number_wide", -3.3895313892515355e38, sq=150, skv=200, d=256)

@@ -28,14 +28,31 @@ Tensor dilated(const Tensor& row, const Tensor& column) {
   const Tensor apart = row - column;
   return logical_and(equal(mod(apart, 3.0), 0.0), logical_and(apart >= 0.0, apart < 180.0));
 }
+// Its quotient differs from pair to pair, and has branches.
+Tensor divided(const Tensor& row, const Tensor& column) {
+  const Tensor apart = row - column;
+  return logical_and(equal(mod(floor(apart / 3.0), 2.0), 0.0),
+                     logical_and(apart >= 0.0, apart < 180.0));
+}
+Tensor fourth_of_chunk(const Tensor& row, const Tensor& column) {
+  return logical_and(equal(floor(row / 100.0), floor(column / 100.0)),
+                     equal(mod(column, 4.0), 0.0));
+}
+Tensor last_keys(const Tensor& row, const Tensor& column) {
+  return logical_or(equal(row, column), column >= 8000.0);
+}
 Tensor other_blocks(const Tensor& row, const Tensor& column) {
   return equal(mod(floor(row / 128.0), 2.0), mod(floor(column / 128.0), 2.0));
 }
 Tensor first_rows_unseen(const Tensor& row, const Tensor& column) {
   return logical_not(logical_or(row<100.0, column> 300.0));
 }
-constexpr IndexCondition kConditions[] = {in_prefix, first_keys, dilated, other_blocks,
-                                          first_rows_unseen};
+constexpr IndexCondition kConditions[] = {in_prefix,       first_keys,   dilated,          divided,
+                                          fourth_of_chunk, other_blocks, first_rows_unseen};
+// Of these no block is seen whole.
+bool has_gaps(const IndexCondition& condition) {
+  return condition == dilated || condition == divided || condition == fourth_of_chunk;
+}
 
 struct MaskedShape {
   std::int64_t b = 1, h = 2, sq = 400, skv = 420, d = 64;
@@ -130,9 +147,9 @@ TEST_CASE("gradients hide the pairs of a mask apart from scores, the longest til
   };
   for (const IndexCondition& condition : kConditions) {
     const AttentionBackwardSpec a = planned(condition, {}).attention_backward();
-    // What divides differences of pairs is read from memory.
-    CHECK(a.masks_pairs == (condition != dilated));
-    CHECK(a.plain() == (condition != dilated));
+    // What divides differences of pairs, with branches, is read from memory.
+    CHECK(a.masks_pairs == (condition != divided));
+    CHECK(a.plain() == (condition != divided));
   }
   CHECK_FALSE(planned(in_prefix, {.d = 160}).attention_backward().masks_pairs);
   CHECK_FALSE(planned(in_prefix, {.skv = 200}).attention_backward().masks_pairs);
@@ -145,8 +162,35 @@ TEST_CASE("gradients hide the pairs of a mask apart from scores, the longest til
   const MaskedShape large{.h = 64, .sq = 8192, .skv = 8192};
   CHECK(together(first_keys, large) == 64);
   CHECK(together(other_blocks, large) == 8);
+  const auto last_first = [&](const IndexCondition& condition, const SdpaAttributes& attributes) {
+    return plan_attention_backward(planned(condition, large, attributes), device_model("sm_90a"))
+        ->last_keys_first;
+  };
+  CHECK_FALSE(last_first(first_keys, {}));
+  CHECK(last_first(last_keys, {}));
+  // Each tile of keys waits for those before it.
+  CHECK_FALSE(last_first(last_keys, {.deterministic = true}));
   // Few heads, whose longest tile of keys takes longer than a share of all.
   CHECK(planned(first_keys, {.h = 2, .sq = 8192, .skv = 8192}).attention_backward().parts > 1);
+}
+
+TEST_CASE("a large negative number that is added to scores of a softcap hides them") {
+  const auto band = [](bool capped, double number) {
+    auto g = Shared<Graph>::make(GraphOptions{.name = "masked", .io = bf16, .intermediate = f32});
+    const auto [q, k, v] = masked_operands(*g, {});
+    Tensor x = matmul(q, transpose(k, {0, 1, 3, 2})) * 0.125;
+    if (capped) x = tanh(x / 30.0) * 30.0;
+    const Tensor seen = gen_index(x, 3) <= gen_index(x, 2);
+    x = x + select(seen, g->scalar(0, f32), g->scalar(number, f32));
+    g->output(matmul(softmax(x).y, v), "o");
+    const auto p = for_sm_90a(*g);
+    REQUIRE(families(p) == std::vector{Family::attention});
+    return p.kernels[0].attention().band;
+  };
+  CHECK(band(true, -1e9).right == 0);
+  CHECK_FALSE(band(true, -1e9).hidden);
+  CHECK_FALSE(band(true, -500).bounded());
+  CHECK_FALSE(band(false, -1e9).bounded());
 }
 
 TEST_CASE("intervals of a mask hold what its pairs say") {
@@ -177,7 +221,7 @@ TEST_CASE("intervals of a mask hold what its pairs say") {
         hidden += !block.some, whole += block.all;
       }
     CHECK(hidden > 0);
-    if (condition != dilated) CHECK(whole > 0);
+    if (!has_gaps(condition)) CHECK(whole > 0);
     CHECK(keys_of_a_row(spec) < keys);
   }
 }

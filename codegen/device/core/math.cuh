@@ -33,11 +33,15 @@ SINTER_MATH2(atan2)
 // The library's loops over the digits of the quotient. One of up to 2^20 is taken from a product
 // with the reciprocal that is a little too large: it is the quotient or one more, and what is left
 // of x is exact either way, as it is no further from 0 than the divisor.
+SINTER_DEVICE float near_fmod(float a, float b) {
+  const float x = ::fabsf(a), y = ::fabsf(b);
+  const float quotient = ::truncf(x * (1 / y) * (1 + 0x1p-21f)), rest = ::fmaf(-quotient, y, x);
+  return ::copysignf(rest < 0 ? rest + y : rest, a);
+}
 SINTER_DEVICE float fmod(float a, float b) {
   const float x = ::fabsf(a), y = ::fabsf(b);
   if (!(x < 0x1p20f * y && y >= 0x1p-126f && y < 0x1p126f)) return ::fmodf(a, b);
-  const float quotient = ::truncf(x * (1 / y) * (1 + 0x1p-21f)), rest = ::fmaf(-quotient, y, x);
-  return ::copysignf(rest < 0 ? rest + y : rest, a);
+  return near_fmod(a, b);
 }
 SINTER_DEVICE double fmod(double a, double b) { return ::fmod(a, b); }
 
@@ -107,6 +111,7 @@ SINTER_DEVICE bool equal(T a, T b) {
 }
 SINTER_DEVICE bool either(bool a, bool b) { return a || b; }
 SINTER_DEVICE bool both(bool a, bool b) { return a && b; }
+SINTER_DEVICE bool opposite(bool a) { return !a; }
 template <class T>
 SINTER_DEVICE T select(bool condition, T a, T b) {
   return condition ? a : b;

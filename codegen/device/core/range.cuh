@@ -67,6 +67,11 @@ struct Rounded {
   static SINTER_DEVICE T apply(T x) { return convert<Element>(x); }
 };
 
+// And a remainder of which the quotient is small.
+struct NearMod {
+  static SINTER_DEVICE float apply(float a, float b) { return math::near_fmod(a, b); }
+};
+
 // The numbers [first, end).
 struct Span {
   int first, end;

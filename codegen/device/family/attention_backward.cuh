@@ -31,7 +31,8 @@
 //                     blocks_of_round, CTAs that run at once, where they walk tile of queries by
 //                     tile (QueryTile); windows, batch entries of one tile of keys each that a CTA
 //                     takes in turn; last_queries, where fewer of a head's last tile are
-//                     multiplied; entries_first, where entries share a bias
+//                     multiplied; entries_first, where entries share a bias; last_keys_first,
+//                     where tiles of the last keys meet the most queries
 //   struct Args       tensor maps and pointers; OperandQ, OperandK, OperandV, OperandDO: Number,
 //                     prefetch(args), load(args, coordinates, row, k, to, barrier, blocks): boxes
 //                     of 64 elements of the head's dimension and tile_q queries, or all keys of the
@@ -133,7 +134,8 @@ class BackwardConsumer : public BackwardKeys<S, Bounds, Score, Args> {
   SINTER_DEVICE void put_bias() const {
     if constexpr (BiasGradient::wanted)
       held_bias().template put<BiasGradient>(
-          args_, Pairs<typename S::template Scores<>::Sums>(c_, QueryTile<S>(band_), key_));
+          args_,
+          Pairs<typename S::template Scores<S::tile_q>::Sums>(c_, QueryTile<S>(band_), key_));
   }
 
  private:
@@ -193,8 +195,8 @@ class BackwardConsumer : public BackwardKeys<S, Bounds, Score, Args> {
   }
   SINTER_DEVICE auto held_bias() const {
     if constexpr (S::holds_dbias)
-      return BiasOfWindows<typename S::template Scores<>::Sums>{shared_ + S::dbias +
-                                                                (warp_ * 32 + lane_) * 16};
+      return BiasOfWindows<typename S::template Scores<S::tile_q>::Sums>{shared_ + S::dbias +
+                                                                         (warp_ * 32 + lane_) * 16};
     else
       return NothingHeld{};
   }
@@ -416,7 +418,7 @@ class BackwardConsumer : public BackwardKeys<S, Bounds, Score, Args> {
   // dBias, from what the warp has written of ds; beside products.
   template <int block, class Weights>
   SINTER_DEVICE void store_bias(const Weights&, const QueryTile<S>& at, int half) const {
-    using Sums = typename S::template Scores<>::Sums;
+    using Sums = typename S::template Scores<S::tile_q>::Sums;
     store_bias_in_pairs<BiasGradient, Weights::steps>(
         args_, Pairs<Sums>(c_, at, key_ + block * 64 + warp_ * 16),
         [&](int j) { return place_of_ds(line_, piece_, j, half, block); });

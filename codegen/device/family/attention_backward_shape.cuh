@@ -92,7 +92,7 @@ struct BackwardShape : LoadedBackwardTiles<Config, Q, Config::tile_k, sequences_
 
   // Of keys and queries: 64 keys of a consumer are the rows, so that what is made of the sums is
   // the left operand of dV and dK as it lies in the registers.
-  template <int queries = tile_q>
+  template <int queries>
   using Scores = Mma<Shape<64, queries>, Numbers, TileK, TileQ>;
   template <int queries>
   using DWeights = Mma<Shape<64, queries>, Numbers, TileV, TileDO>;

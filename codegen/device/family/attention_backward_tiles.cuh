@@ -45,6 +45,8 @@ struct BackwardTiles {
   static constexpr bool totals = requires { Config::row_totals; };
   // Whether the tiles of a head run side by side for all entries, which share a bias.
   static constexpr bool entries_first = requires { Config::entries_first; };
+  // Whether tiles of the last keys start first.
+  static constexpr bool last_keys_first = requires { Config::last_keys_first; };
   // See attention_backward_order.cuh.
   static constexpr bool in_order = requires { Config::in_order; };
   // Whether a walk has the heads of a group inside, tile of queries by tile of queries (QueryTile).
@@ -75,8 +77,9 @@ struct AllBlocks {
 };
 
 // The tile of keys of a CTA: `head` is the first of those of Q that share it. Tiles of some heads
-// run together, the first keys first: under a causal bound these meet the most queries. All parts
-// of a tile come before those of the next one, which may wait for them (in_order).
+// run together, the first keys first: under a causal bound these meet the most queries; or the last
+// ones, where a mask lets these be seen the most. All parts of a tile come before those of the next
+// one, which may wait for them (in_order).
 struct TileOfKeys {
   int entry, head, from, part;
   bool from_end = false;  // whether its walk begins at the last tile of queries
@@ -89,9 +92,11 @@ SINTER_DEVICE TileOfKeys tile_of_keys(int i) {
   const int first = i / group * together, within = i % group;
   const int left = all - first, heads = left < together ? left : together;
   const int number = first + within % heads, tile = within / heads,
+            of_keys = S::last_keys_first ? S::tiles_k - 1 - tile / S::parts : tile / S::parts,
             entry = S::entries_first ? number % S::entries : number / S::heads,
             head = S::entries_first ? number / S::entries : number % S::heads;
-  TileOfKeys t{entry, head * S::group, tile / S::parts * S::tile_k, tile % S::parts};
+  static_assert(!(S::last_keys_first && S::in_order), "each tile waits for those before it");
+  TileOfKeys t{entry, head * S::group, of_keys * S::tile_k, tile % S::parts};
   if constexpr (S::tile_by_tile) t.from_end = i / Config::blocks_of_round % 2 == 0;
   return t;
 }

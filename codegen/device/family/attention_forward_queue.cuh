@@ -73,7 +73,7 @@ struct TileQueue {
 template <class Config, class S, class Bounds>
 class HandsOutTiles : public NumberedTiles<Config, S> {
   TileQueue queue_;
-  int taken_ = -1;  // a number that is not looked for yet
+  int taken_ = 0;  // a number that is not looked for yet, of the thread that asks
   int round_ = 0;
 
  public:
@@ -83,7 +83,7 @@ class HandsOutTiles : public NumberedTiles<Config, S> {
   template <class Args>
   SINTER_DEVICE int next(const Args& args, int round) {
     round_ = round;
-    int number = taken_ < 0 ? take(args) : taken_;
+    int number = shared_by_warp(round == 0 ? take(args) : taken_);
     queue_.pipe().acquire(queue_.state(round));
     auto& slot = queue_.template slot<S, Bounds>(round);
     if constexpr (PacksSequences<Bounds>)
@@ -115,7 +115,10 @@ class HandsOutTiles : public NumberedTiles<Config, S> {
   static SINTER_DEVICE int take(const Args& args) {
     int* const counter = Bounds::tiles_taken(args);
     if constexpr (!MasksTiles<Bounds>) return hardware::take_number(counter);
-    return __shfl_sync(~0u, loads<Bounds>() ? hardware::take_number(counter) : 0, 0);
+    return loads<Bounds>() ? hardware::take_number(counter) : 0;
+  }
+  static SINTER_DEVICE int shared_by_warp(int number) {
+    return MasksTiles<Bounds> ? __shfl_sync(~0u, number, 0) : number;
   }
 };
 

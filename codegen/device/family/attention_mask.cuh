@@ -7,7 +7,8 @@
 //   bool sees(args, c)                        whether the pair of c does
 //   int mask_block                            where a mask has a bit a block of so many rows and
 //                                             keys; else 0
-//   bool mask_divides                         whether a condition takes quotients or remainders
+//   bool mask_divides                         whether a condition's quotients or remainders have
+//                                             branches
 //   bool masks_pairs                          backward: where a condition is no part of the score
 #pragma once
 #include "sinter/device/core/range.cuh"

@@ -23,8 +23,8 @@ using math::abs, math::ceil, math::floor, math::rint, math::sqrt, math::rsqrt, m
     math::fast_exp2, math::exp2, math::fma, math::fast_reciprocal, math::normal_tail, math::log,
     math::sin, math::cos, math::tan, math::erf, math::tanh, math::log1p_unit,
     math::expm1_nonpositive, math::pow, math::fmod, math::atan2, math::minimum, math::maximum,
-    math::less, math::less_equal, math::equal, math::either, math::both, math::select,
-    math::reciprocal, math::product, math::clamp_magnitude, math::largest;
+    math::less, math::less_equal, math::equal, math::either, math::both, math::opposite,
+    math::select, math::reciprocal, math::product, math::clamp_magnitude, math::largest;
 
 #define SINTER_OP1(Name, expression)                 \
   struct Name {                                      \
@@ -65,7 +65,8 @@ SINTER_OP1(Cos, cos(x));
 SINTER_OP1(Tan, tan(x));
 SINTER_OP1(Erf, erf(x));
 
-// Truth is "not zero" (NaN is true); results are 1 and 0.
+// Truth is "not zero" (NaN is true); results are 1 and 0, chosen in this order: of a choice of 0 and
+// 1 that is asked whether it is zero, compilers do not make the condition again.
 template <class T>
 SINTER_HD T truth(decltype(less(T(), T())) condition) {
   return select(condition, T(1.0f), T(0.0f));
@@ -73,11 +74,11 @@ SINTER_HD T truth(decltype(less(T(), T())) condition) {
 template <class T>
 SINTER_HD auto is_zero(T x) { return equal(x, T(0.0f)); }
 
-SINTER_OP2(LogicalAnd, (select(either(is_zero(a), is_zero(b)), T(0.0f), T(1.0f))));
-SINTER_OP2(LogicalOr, (select(both(is_zero(a), is_zero(b)), T(0.0f), T(1.0f))));
+SINTER_OP2(LogicalAnd, truth<T>(opposite(either(is_zero(a), is_zero(b)))));
+SINTER_OP2(LogicalOr, truth<T>(opposite(both(is_zero(a), is_zero(b)))));
 SINTER_OP1(LogicalNot, truth<T>(is_zero(x)));
 SINTER_OP2(CmpEq, truth<T>(equal(a, b)));
-SINTER_OP2(CmpNeq, (select(equal(a, b), T(0.0f), T(1.0f))));
+SINTER_OP2(CmpNeq, truth<T>(opposite(equal(a, b))));
 SINTER_OP2(CmpGt, truth<T>(less(b, a)));
 SINTER_OP2(CmpGe, truth<T>(less_equal(b, a)));
 SINTER_OP2(CmpLt, truth<T>(less(a, b)));

@@ -28,6 +28,7 @@ template <HostFloat T> bool less_equal(T a, T b) { return a <= b; }
 template <HostFloat T> bool equal(T a, T b) { return a == b; }
 inline bool either(bool a, bool b) { return a || b; }
 inline bool both(bool a, bool b) { return a && b; }
+inline bool opposite(bool a) { return !a; }
 template <HostFloat T> T select(bool condition, T a, T b) { return condition ? a : b; }
 // IEEE 754-2019: NaN in either operand gives NaN, and -0 lies below +0.
 template <HostFloat T> T minimum(T a, T b) {

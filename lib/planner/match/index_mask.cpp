@@ -161,13 +161,14 @@ bool is_value(const FusionState& state, TensorId t, double value) {
 // other value.
 template <class Hides>
 std::optional<TensorId> selected(const FusionState& state, TensorId t, const Hides& hides,
-                                 bool& whole, AttentionBand& band, IndexMask& mask) {
+                                 bool& whole, AttentionBand& band, IndexMask& mask,
+                                 bool chunks = true) {
   const auto* const a = pointwise(state, t);
   if (!a || a->mode != M::binary_select) return {};
   for (std::size_t side : {std::size_t{1}, std::size_t{0}})
     if (hides(input(state, t, side))) {
       mask = {input(state, t, 2), side == 1};
-      whole = narrow_band(state, mask.condition, mask.wanted, band);
+      whole = narrow_band(state, mask.condition, mask.wanted, band, chunks);
       return input(state, t, 1 - side);
     }
   return {};
@@ -215,13 +216,29 @@ bool has_range(const FusionState& state, TensorId t, bool truth) {
   }
 }
 
+// The largest magnitude that a tensor's numbers can have: of a softcap.
+double magnitude(const FusionState& state, TensorId t) {
+  constexpr double kUnknown = std::numeric_limits<double>::infinity();
+  const auto* const a = pointwise(state, t);
+  if (!a || state.graph().type(t) != DataType::f32) return kUnknown;
+  if (a->mode == M::tanh_fwd || a->mode == M::sigmoid_fwd) return 1;
+  if (a->mode != M::mul) return kUnknown;
+  for (std::size_t side : {0u, 1u}) {
+    const TensorDesc& by = state.graph()[input(state, t, side)];
+    if (by.has_value && !by.bound_value)
+      return std::fabs(by.value) * magnitude(state, input(state, t, 1 - side));
+  }
+  return kUnknown;
+}
+
 }  // namespace
 
-bool narrow_band(const FusionState& state, TensorId condition, bool wanted, AttentionBand& band) {
+bool narrow_band(const FusionState& state, TensorId condition, bool wanted, AttentionBand& band,
+                 bool chunks) {
   const auto* const a = pointwise(state, condition);
   if (!a || !holds_zero(state.graph().type(condition))) return false;
   const auto side = [&](std::size_t i, bool w) {
-    return narrow_band(state, input(state, condition, i), w, band);
+    return narrow_band(state, input(state, condition, i), w, band, chunks);
   };
   switch (a->mode) {
     case M::identity:
@@ -240,7 +257,8 @@ bool narrow_band(const FusionState& state, TensorId condition, bool wanted, Atte
     case M::cmp_ge:
     case M::cmp_lt:
     case M::cmp_le: {
-      if (a->mode == (wanted ? M::cmp_eq : M::cmp_neq) && same_chunk(state, condition, band))
+      if (chunks && a->mode == (wanted ? M::cmp_eq : M::cmp_neq) &&
+          same_chunk(state, condition, band))
         return true;
       const auto x = linear(state, input(state, condition, 0)),
                  y = linear(state, input(state, condition, 1));
@@ -261,7 +279,7 @@ bool is_index_mask(const FusionState& state, TensorId bias) {
 }
 
 TensorId without_index_masks(const FusionState& state, TensorId score, AttentionBand& band,
-                             IndexMask* mask) {
+                             IndexMask* mask, bool chunks) {
   const auto hides = [&](TensorId t) { return is_value(state, t, kHidden); };
   const Graph& g = state.graph();
   const Dims dim = g[score].dim;
@@ -269,11 +287,11 @@ TensorId without_index_masks(const FusionState& state, TensorId score, Attention
   for (bool all = true;;) {
     bool whole = false, adds_zero = true;
     IndexMask own;
-    std::optional<TensorId> next = selected(state, at, hides, whole, band, own);
+    std::optional<TensorId> next = selected(state, at, hides, whole, band, own, chunks);
     const auto* const a = pointwise(state, at);
     for (std::size_t side : {std::size_t{1}, std::size_t{0}}) {
       if (next || !a || a->mode != M::add) continue;
-      const auto zero = selected(state, input(state, at, side), hides, whole, band, own);
+      const auto zero = selected(state, input(state, at, side), hides, whole, band, own, chunks);
       if (!zero) continue;
       adds_zero = is_value(state, *zero, 0);
       next = input(state, at, 1 - side);
@@ -300,7 +318,19 @@ TensorId without_number_mask(const FusionState& state, TensorId score, Attention
   };
   bool whole = false;
   IndexMask mask;
-  const auto x = selected(state, score, hides, whole, narrowed, mask);
+  auto x = selected(state, score, hides, whole, narrowed, mask);
+  // Beside scores of so small a magnitude the weight of a number that may be added is zero, too.
+  constexpr double kSmall = 1000;
+  static_assert(kMaskNumber + 2 * kSmall < -1000);
+  const auto* const a = pointwise(state, score);
+  for (std::size_t side : {std::size_t{1}, std::size_t{0}}) {
+    if (x || !a || a->mode != M::add ||
+        !(magnitude(state, input(state, score, 1 - side)) <= kSmall))
+      continue;
+    const auto zero = selected(state, input(state, score, side), hides, whole, narrowed, mask);
+    if (zero && is_value(state, *zero, 0)) x = input(state, score, 1 - side);
+  }
+  if (x && magnitude(state, *x) <= kSmall) narrowed.hidden.reset();
   // No rounding of x or of the number is lost.
   if (!x || !whole || narrowed.chunk || g[*x].dim != dim || g.type(score) != DataType::f32 ||
       g.type(*x) != DataType::f32)

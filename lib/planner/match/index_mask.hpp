@@ -9,9 +9,11 @@ namespace sinter {
 constexpr bool holds_zero(DataType condition) { return condition != DataType::f8e8m0; }
 
 // Narrows `band` by what a condition over [.., rows, columns] says where it is (or, with `wanted`
-// false, is not) true: comparisons of row and column indices with constants added, joined by `and`.
-// False where it says more than that; what the band then leaves is not all seen.
-bool narrow_band(const FusionState& state, TensorId condition, bool wanted, AttentionBand& band);
+// false, is not) true: comparisons of row and column indices with constants added, joined by `and`;
+// with `chunks` also of floor(index / n). False where it says more than that; what the band then
+// leaves is not all seen.
+bool narrow_band(const FusionState& state, TensorId condition, bool wanted, AttentionBand& band,
+                 bool chunks = true);
 
 // A condition on indices that is no interval of columns: pairs are seen where it is (or, with
 // `wanted` false, is not) true.
@@ -24,14 +26,16 @@ struct IndexMask {
 // Returns the score that `band`, which is narrowed by them, masks, together with `mask`, where one
 // may be taken.
 TensorId without_index_masks(const FusionState& state, TensorId score, AttentionBand& band,
-                             IndexMask* mask = nullptr);
+                             IndexMask* mask = nullptr, bool chunks = true);
 
 // Whether a bias is 0 where a condition on indices is true and -infinity elsewhere, or the other
 // way round: such a mask is taken from scores.
 bool is_index_mask(const FusionState& state, TensorId bias);
 
 // The same of select(condition, x, a large negative number), which becomes `band.hidden`, where
-// each row sees some columns; `band` has no bounds yet. Else the score itself.
+// each row sees some columns; `band` has no bounds yet. Of a small x, which a softcap bounds, the
+// number may be added, and hides as -infinity does: `band.hidden` stays empty. Else the score
+// itself.
 TensorId without_number_mask(const FusionState& state, TensorId score, AttentionBand& band);
 
 }  // namespace sinter

@@ -1,6 +1,7 @@
 #include "planner/match/recomputed_biases.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -143,10 +144,21 @@ class Biases {
            info(state_.storage()[r.inputs[0]].type).bytes < 4;
   }
 
+  // Whether a quotient or a remainder has branches (divisions()): not that by a power of two, or in
+  // f32 by a number from 1 on, if the quotient is as small as those of indices are.
+  bool has_branches(const Node& n) const {
+    const TensorDesc& by = g_[n.inputs[1]];
+    int exponent;
+    return !by.has_value || (std::get<PointwiseAttributes>(n.attributes).mode == M::div
+                                 ? std::frexp(by.value, &exponent) != 0.5
+                                 : g_.arithmetic(n) != DataType::f32 || by.value < 1);
+  }
+
   // Whether it then computes the mask for few pairs, in forward always. Gradients whose condition
-  // divides what differs from pair to pair see few whole tiles. (h16 s8192 d128, us, the mask in
-  // memory and computed: every other block of 512 keys 3,603 and 1,451, every fourth key of a
-  // window of 2048 1,088 and 1,387.)
+  // divides, with branches, what differs from pair to pair see few whole tiles. (h16 s8192 d128,
+  // us, the mask in memory and computed: every other block of 512 keys 3,603 and 1,451; every
+  // fourth key of a window of 2048, whose remainder has no branches, 1,076 and 790, and 1,387 where
+  // it had.)
   bool computes_few(const Region& r, bool divides_pairs) const {
     if (r.op == OpKind::sdpa) return true;
     if (divides_pairs) return false;
@@ -168,7 +180,8 @@ class Biases {
       // What is one number a head is computed once a tile (OfHead).
       const M mode = std::get<PointwiseAttributes>(state_.node(n).attributes).mode;
       if (differs_in_head(t)) made += operations(mode);
-      if ((mode == M::div || mode == M::mod) && from_last(t, 0) > 1 && from_last(t, 1) > 1)
+      if ((mode == M::div || mode == M::mod) && from_last(t, 0) > 1 && from_last(t, 1) > 1 &&
+          has_branches(state_.node(n)))
         divides_pairs = true;
     }
     for (TensorId t : parts.read) read += static_cast<double>(state_.bytes(t));

@@ -118,11 +118,10 @@ bool find_written(const FusionState& state, AttentionBackwardNodes& a) {
   const Dims& dim = g[a.score].dim;
   const std::int64_t rows = dim[2], columns = dim[3];
   AttentionBand band;
-  const TensorId seen = without_index_masks(state, a.score, band);
+  const TensorId seen = without_index_masks(state, a.score, band, nullptr, false);
   const std::int64_t left = band.left.value_or(rows + columns),
                      right = band.right.value_or(rows + columns);
-  if (!band.chunk && right >= 0 && rows - left <= columns - 1 && left + right >= 1)
-    a.score = seen, a.band = band;
+  if (right >= 0 && rows - left <= columns - 1 && left + right >= 1) a.score = seen, a.band = band;
   // What takes back these masks: pairs that do not see each other have no gradient.
   if (a.band.bounded() && a.score == a.scaled)
     for (TensorId t = a.of_sums; t != a.of_score;) {
@@ -162,13 +161,12 @@ bool find_tensors(const FusionState& state, AttentionBackwardNodes& a) {
       a.delta = n.outputs[0];
   }
   if (a.score < 0 || (a.delta < 0 && wants_ds(r))) return false;
-  // A bias may hide keys by their place.
+  // A bias may hide keys by their place. Chunks are conditions as others are.
   if (AttentionBand band = a.band; !band.bounded() && input(r, kPorts.cu_q) < 0) {
     AttentionBand others = band;
-    a.unmasked = without_index_masks(state, a.score, others, &a.mask);
-    if (others.chunk) a.unmasked = kNoTensor;
-    const TensorId seen = without_index_masks(state, a.score, band);
-    if (!band.chunk) a.score = seen, a.band = band;
+    a.unmasked = without_index_masks(state, a.score, others, &a.mask, false);
+    a.score = without_index_masks(state, a.score, band, nullptr, false);
+    a.band = band;
   }
   for (NodeId id : r.nodes) {
     const Node& n = state.node(id);

@@ -263,7 +263,7 @@ class Search {
     if (!a.band.bounded() && a.mask.condition < 0) {
       AttentionBand band = a.band;
       const TensorId x = without_number_mask(state_, a.score, band);
-      if (band.hidden && may_hide_by_number(a, x)) a.score = x, a.band = band;
+      if (!band.hidden || may_hide_by_number(a, x)) a.score = x, a.band = band;
     }
     const bool bounded = a.band.bounded();
     a.zero_dominates =

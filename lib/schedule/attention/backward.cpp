@@ -444,6 +444,7 @@ std::optional<AttentionBackwardConfig> plan_in_class(const KernelSpec& spec,
   // Of two additions to zero the order does not matter.
   e.in_order =
       a.deterministic && a.sums >= 0 && (a.sequences.count > 0 || spec.extent[A::n] > 2 * e.tile_k);
+  e.last_keys_first = !e.in_order && longest_walk(spec).at_end;
   return e;
 }
 
@@ -465,6 +466,7 @@ std::optional<AttentionBackwardConfig> schedule_as(const AttentionBackwardConfig
   // do without does no harm.
   const AttentionBackwardSpec& a = spec.attention_backward();
   if (a.deterministic && !a.dq_factor) e->in_order |= decided.in_order;
+  e->last_keys_first = decided.last_keys_first && !e->in_order;
   return e;
 }
 

@@ -42,13 +42,14 @@ struct AttentionBackwardConfig : Launch {
   // dQ as consumers multiply it: each has rows of it, columns, or what its own keys sum to.
   bool rows_of_dq() const { return tile_q == tile_k; }
   bool parts_of_dq() const { return !wide && tile_k > 128; }
-  int stages = 2;              // of the pipeline of Q
-  int stages_do = 2;           // and of that of dO
-  int heads_together = 1;      // of K, whose tiles of keys run beside each other
-  int blocks_of_round = 0;     // that run at once, where they walk tile by tile, not head by head
-  int windows = 1;             // batch entries of one tile each that a CTA takes in turn
-  bool in_order = false;       // dQ's sums are added in one order
-  bool entries_first = false;  // tiles of a head run side by side for all entries
+  int stages = 2;                // of the pipeline of Q
+  int stages_do = 2;             // and of that of dO
+  int heads_together = 1;        // of K, whose tiles of keys run beside each other
+  int blocks_of_round = 0;       // that run at once, where they walk tile by tile, not head by head
+  int windows = 1;               // batch entries of one tile each that a CTA takes in turn
+  bool in_order = false;         // dQ's sums are added in one order
+  bool entries_first = false;    // tiles of a head run side by side for all entries
+  bool last_keys_first = false;  // tiles of the last keys, which see the most, start first
   BiasGradient dbias;
   std::optional<BoxedOperand> beside;  // what the score reads of 16 bits, by TMA
   int producer_registers = 24, consumer_registers = 240;

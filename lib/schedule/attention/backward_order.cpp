@@ -25,7 +25,7 @@ double pairs_of_an_sm(const KernelSpec& spec, const AttentionBackwardConfig& e, 
   const double seen = a.band.left && a.band.right
                           ? std::min(queries, static_cast<double>(*a.band.left + *a.band.right) +
                                                   e.tile_k + e.tile_q)
-                          : queries * longest_walk(spec),
+                          : queries * longest_walk(spec).share,
                longest =
                    std::ceil(std::ceil(seen / e.tile_q) * static_cast<double>(a.group) / a.parts) *
                    e.tile_q * e.tile_k,
@@ -55,8 +55,8 @@ std::int64_t heads_of_long_walks(const KernelSpec& spec, std::int64_t heads, std
   if (a.mask.statements.empty() || is_block_mask(a.mask) || spec.extent[A::n] == 0) return 1;
   const double share = static_cast<double>(heads * tiles) * keys_of_a_row(spec) /
                        static_cast<double>(spec.extent[A::n]) / device.sms,
-               groups =
-                   std::max(1.0, std::floor(share * a.parts / std::max(longest_walk(spec), 1e-3)));
+               groups = std::max(
+                   1.0, std::floor(share * a.parts / std::max(longest_walk(spec).share, 1e-3)));
   constexpr std::int64_t kLeast = 8;
   return std::max(kLeast,
                   static_cast<std::int64_t>(std::ceil(static_cast<double>(heads) / groups)));

@@ -97,17 +97,20 @@ bool visits_seen_tiles(const KernelSpec& spec, const DeviceModel& device);
 // A mask has a bit a block of so many rows and keys.
 inline constexpr int kMaskBlock = 128;
 bool is_block_mask(const Body& mask);
-// Whether one by indices divides: its constants are then written out, so that quotients and
-// remainders need no division and no branches.
-bool mask_divides(const Body& mask);
 // Of a kernel of either direction, the share of the band's tiles of pairs that a mask by indices
 // lets it visit.
 double visited_share(const KernelSpec& spec);
+// Of a forward kernel with tiles of so many rows and keys.
+double visited_share(const KernelSpec& spec, double tile_q, double tile_k);
 // Of a forward kernel, the share of the band's keys that some row sees under a mask by indices.
 double seen_by_some(const KernelSpec& spec);
 // Of a kernel of gradients, the largest share of the queries that a tile of keys visits under a
-// mask by indices.
-double longest_walk(const KernelSpec& spec);
+// mask by indices, and whether only tiles of the last half of the keys visit so many.
+struct LongestWalk {
+  double share = 1;
+  bool at_end = false;
+};
+LongestWalk longest_walk(const KernelSpec& spec);
 
 // Of a kernel of either direction, how many keys the band lets a row see on average, not counting
 // lengths, and with a mask by indices those of the tiles that it visits.

@@ -36,13 +36,6 @@ bool is_block_mask(const Body& mask) {
   return !mask.statements.empty() && mask.statements.front().kind == StatementKind::gather;
 }
 
-bool mask_divides(const Body& mask) {
-  return std::ranges::any_of(mask.statements, [](const Statement& s) {
-    return s.kind == StatementKind::pointwise &&
-           (s.mode == PointwiseMode::div || s.mode == PointwiseMode::mod);
-  });
-}
-
 bool visits_seen_tiles(const KernelSpec& spec, const DeviceModel& device) {
   constexpr std::int64_t kWidestOfTiles = 256;  // columns of one instruction
   const AttentionSpec& a = spec.attention();
@@ -65,30 +58,31 @@ constexpr int kMostSampled = 64;
 double place_in_step(int sample) { return std::fmod(sample * 0.6180339887498949, 1.0); }
 
 template <class A>
-double visited_share(const KernelSpec& spec, const A& a, const Body& mask, int query, int key) {
+double visited_share(const KernelSpec& spec, const A& a, const Body& mask, int query, int key,
+                     double tile_q = kMaskTile, double tile_k = kMaskTile) {
   if (mask.statements.empty() || is_block_mask(mask)) return 1;
   constexpr int kSamples = 16;
   const auto rows = static_cast<double>(spec.extent[query]),
              keys = static_cast<double>(spec.extent[key]);
-  const double shift = a.band.bottom_right ? keys - rows : 0, tiles = std::ceil(rows / kMaskTile),
+  const double shift = a.band.bottom_right ? keys - rows : 0, tiles = std::ceil(rows / tile_q),
                samples = std::min<double>(tiles, kSamples);
   double all = 0, visited = 0;
   for (int i = 0; i < samples; ++i) {
-    const double first = std::floor((i + place_in_step(i)) / samples * tiles) * kMaskTile,
-                 last = std::min(rows, first + kMaskTile) - 1,
+    const double first = std::floor((i + place_in_step(i)) / samples * tiles) * tile_q,
+                 last = std::min(rows, first + tile_q) - 1,
                  begin = a.band.left ? first + shift - static_cast<double>(*a.band.left) + 1 : 0,
                  end = a.band.right ? last + shift + static_cast<double>(*a.band.right) + 1 : keys;
-    const double from = std::floor(std::max(begin, 0.0) / kMaskTile) * kMaskTile,
+    const double from = std::floor(std::max(begin, 0.0) / tile_k) * tile_k,
                  to = std::min(end, keys),
-                 step = std::ceil(std::max(to - from, 1.0) / kMaskTile / kMostSampled) * kMaskTile;
+                 step = std::ceil(std::max(to - from, 1.0) / tile_k / kMostSampled) * tile_k;
     for (double n = from; n < to; n += step) {
-      const double in_step = std::floor(place_in_step(static_cast<int>(all)) * step / kMaskTile) *
-                             kMaskTile,
+      const double in_step =
+                       std::floor(place_in_step(static_cast<int>(all)) * step / tile_k) * tile_k,
                    at = n + in_step < to ? n + in_step : n;
       ++all;
-      visited += seen_pairs(spec, mask, query, {first, last}, key,
-                            {at, std::min(keys, at + kMaskTile) - 1})
-                     .some;
+      visited +=
+          seen_pairs(spec, mask, query, {first, last}, key, {at, std::min(keys, at + tile_k) - 1})
+              .some;
     }
   }
   return all > 0 ? visited / all : 1;
@@ -96,6 +90,10 @@ double visited_share(const KernelSpec& spec, const A& a, const Body& mask, int q
 
 }  // namespace
 
+double visited_share(const KernelSpec& spec, double tile_q, double tile_k) {
+  const AttentionSpec& a = spec.attention();
+  return visited_share(spec, a, a.mask, AttentionSpec::query, AttentionSpec::n, tile_q, tile_k);
+}
 double visited_share(const KernelSpec& spec) {
   if (const auto* const b = spec.as_attention_backward())
     return visited_share(spec, *b, b->mask, AttentionBackwardSpec::m, AttentionBackwardSpec::n);
@@ -126,10 +124,10 @@ double seen_by_some(const KernelSpec& spec) {
   return all > 0 ? seen / all : 1;
 }
 
-double longest_walk(const KernelSpec& spec) {
+LongestWalk longest_walk(const KernelSpec& spec) {
   using B = AttentionBackwardSpec;
   const B& a = spec.attention_backward();
-  if (a.mask.statements.empty() || is_block_mask(a.mask)) return 1;
+  if (a.mask.statements.empty() || is_block_mask(a.mask)) return {};
   constexpr int kSamples = 16;
   const auto rows = static_cast<double>(spec.extent[B::m]),
              keys = static_cast<double>(spec.extent[B::n]);
@@ -138,6 +136,7 @@ double longest_walk(const KernelSpec& spec) {
                samples = std::min<double>(last_tile, kSamples),
                step = std::ceil(rows / kMaskTile / kMostSampled) * kMaskTile;
   double longest = 0;
+  bool at_end = false;
   for (int i = 0; i <= samples; ++i) {
     const double first = samples > 0 ? std::floor(i / samples * last_tile) * kMaskTile : 0,
                  last = std::min(keys, first + kMaskTile) - 1,
@@ -150,9 +149,10 @@ double longest_walk(const KernelSpec& spec) {
       if (seen_pairs(spec, a.mask, B::m, {m, m + size - 1}, B::n, {first, last}).some)
         visited += size;
     }
-    longest = std::max(longest, visited);
+    if (visited > longest) longest = visited, at_end = 2 * i > samples;
   }
-  return rows > 0 ? longest / rows : 1;
+  if (rows == 0) return {};
+  return {longest / rows, at_end};
 }
 
 double keys_of_a_row(const KernelSpec& spec) {
