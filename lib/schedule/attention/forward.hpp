@@ -100,8 +100,6 @@ bool is_block_mask(const Body& mask);
 // Of a kernel of either direction, the share of the band's tiles of pairs that a mask by indices
 // lets it visit.
 double visited_share(const KernelSpec& spec);
-// Of a forward kernel with tiles of so many rows and keys.
-double visited_share(const KernelSpec& spec, double tile_q, double tile_k);
 // Of a forward kernel, the share of the band's keys that some row sees under a mask by indices.
 double seen_by_some(const KernelSpec& spec);
 // Of a kernel of gradients, the largest share of the queries that a tile of keys visits under a

@@ -58,31 +58,30 @@ constexpr int kMostSampled = 64;
 double place_in_step(int sample) { return std::fmod(sample * 0.6180339887498949, 1.0); }
 
 template <class A>
-double visited_share(const KernelSpec& spec, const A& a, const Body& mask, int query, int key,
-                     double tile_q = kMaskTile, double tile_k = kMaskTile) {
+double visited_share(const KernelSpec& spec, const A& a, const Body& mask, int query, int key) {
   if (mask.statements.empty() || is_block_mask(mask)) return 1;
   constexpr int kSamples = 16;
   const auto rows = static_cast<double>(spec.extent[query]),
              keys = static_cast<double>(spec.extent[key]);
-  const double shift = a.band.bottom_right ? keys - rows : 0, tiles = std::ceil(rows / tile_q),
+  const double shift = a.band.bottom_right ? keys - rows : 0, tiles = std::ceil(rows / kMaskTile),
                samples = std::min<double>(tiles, kSamples);
   double all = 0, visited = 0;
   for (int i = 0; i < samples; ++i) {
-    const double first = std::floor((i + place_in_step(i)) / samples * tiles) * tile_q,
-                 last = std::min(rows, first + tile_q) - 1,
+    const double first = std::floor((i + place_in_step(i)) / samples * tiles) * kMaskTile,
+                 last = std::min(rows, first + kMaskTile) - 1,
                  begin = a.band.left ? first + shift - static_cast<double>(*a.band.left) + 1 : 0,
                  end = a.band.right ? last + shift + static_cast<double>(*a.band.right) + 1 : keys;
-    const double from = std::floor(std::max(begin, 0.0) / tile_k) * tile_k,
+    const double from = std::floor(std::max(begin, 0.0) / kMaskTile) * kMaskTile,
                  to = std::min(end, keys),
-                 step = std::ceil(std::max(to - from, 1.0) / tile_k / kMostSampled) * tile_k;
+                 step = std::ceil(std::max(to - from, 1.0) / kMaskTile / kMostSampled) * kMaskTile;
     for (double n = from; n < to; n += step) {
-      const double in_step =
-                       std::floor(place_in_step(static_cast<int>(all)) * step / tile_k) * tile_k,
+      const double in_step = std::floor(place_in_step(static_cast<int>(all)) * step / kMaskTile) *
+                             kMaskTile,
                    at = n + in_step < to ? n + in_step : n;
       ++all;
-      visited +=
-          seen_pairs(spec, mask, query, {first, last}, key, {at, std::min(keys, at + tile_k) - 1})
-              .some;
+      visited += seen_pairs(spec, mask, query, {first, last}, key,
+                            {at, std::min(keys, at + kMaskTile) - 1})
+                     .some;
     }
   }
   return all > 0 ? visited / all : 1;
@@ -90,10 +89,6 @@ double visited_share(const KernelSpec& spec, const A& a, const Body& mask, int q
 
 }  // namespace
 
-double visited_share(const KernelSpec& spec, double tile_q, double tile_k) {
-  const AttentionSpec& a = spec.attention();
-  return visited_share(spec, a, a.mask, AttentionSpec::query, AttentionSpec::n, tile_q, tile_k);
-}
 double visited_share(const KernelSpec& spec) {
   if (const auto* const b = spec.as_attention_backward())
     return visited_share(spec, *b, b->mask, AttentionBackwardSpec::m, AttentionBackwardSpec::n);
