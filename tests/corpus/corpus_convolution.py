@@ -90,17 +90,17 @@ directions("unpadded", [2, 64, 9, 9], [64, 64, 3, 3])
 directions("unpadded_stride_2", [2, 64, 9, 11], [64, 64, 3, 3], stride=[2, 2], which="fw")
 
 
-def quantised(name, io, x, w, stride=1, pad=1, results=None):
+def quantised(name, io, x, w, stride=1, pad=1, results=None, weights=None, scales_apart=1):
     """Forward of 8-bit numbers with a scale and a bias of each channel, relu, and 8-bit results, or `results`."""
-    integers = io == "i8"
+    integers = io in ("i8", "u8")
     g = Graph("convolution_" + name, io, "f32", "i32" if integers else "f32")
     image(g, "x", x)
-    image(g, "w", w)
+    image(g, "w", w, **({"data_type": weights} if weights else {}))
     y = [x[0], w[0], *[(e + 2 * pad - f) // stride + 1 for e, f in zip(x[2:], w[2:])]]
     g.tensor("sums", y, data_type="i32" if integers else "f32")
     g.conv("x", "w", "sums", stride=[stride] * 2, pre_padding=[pad] * 2, post_padding=[pad] * 2, dilation=[1, 1])
     for n in ("scale", "bias"):
-        g.tensor(n, [1, w[0], 1, 1], data_type="f32")
+        g.tensor(n, [1, w[0], 1, 1], data_type="f32", **({"stride": [w[0] * scales_apart, scales_apart, 1, 1]} if scales_apart > 1 else {}))
     g.pointwise("mul", "scaled", "sums", "scale", compute_data_type="f32")
     g.pointwise("add", "shifted", "scaled", "bias", compute_data_type="f32")
     g.pointwise("relu_fwd", "y", "shifted", compute_data_type="f32")

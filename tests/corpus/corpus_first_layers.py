@@ -1,5 +1,13 @@
 """Convolutions of few channels in the forms that first layers and patches have: one channel, channels first, tf32."""
-from corpus_convolution import directions, image_of_lines, quantised
+from corpus_convolution import directions, image, image_of_lines, quantised
+
+
+def images_apart(g, name, dim, **fields):
+    """Between lines of samples about half as much room as they take."""
+    image(g, name, dim, **fields)
+    if name == "x":
+        g.tensors[name]["stride"][0] += dim[-1] // 16 * 8
+
 
 # One channel has no index in any operand.
 directions("spectrogram", [2, 1, 9, 14], [16, 1, 5, 3], stride=[2, 2], pre=[2, 1])
@@ -28,6 +36,11 @@ quantised("first_layer_f8e5m2", "f8e5m2", [1, 2, 9, 24], [128, 2, 3, 3], stride=
 quantised("first_layer_f8e4m3_160_filters", "f8e4m3", [1, 1, 9, 64], [160, 1, 5, 5], stride=2, pad=2)
 quantised("first_layer_to_f8e4m3", "bf16", [1, 3, 9, 32], [96, 3, 3, 3], stride=2, results="f8e4m3")
 quantised("first_layer_i8", "i8", [2, 3, 9, 32], [24, 3, 3, 3])
+quantised("first_layer_u8", "u8", [2, 3, 9, 32], [24, 3, 3, 3], weights="i8")
+quantised("first_layer_u8_stride_2", "u8", [2, 3, 21, 48], [64, 3, 7, 7], stride=2, pad=3)
+# Each second of twice as many scales and biases.
+quantised("first_layer_i8_scales_apart", "i8", [2, 3, 9, 32], [32, 3, 3, 3], scales_apart=2)
+quantised("first_layer_f8e4m3_scales_apart", "f8e4m3", [1, 3, 9, 32], [32, 3, 5, 5], stride=2, pad=2, results="f16", scales_apart=3)
 quantised("patches_f8e4m3", "f8e4m3", [2, 3, 16, 32], [96, 3, 4, 4], stride=4, pad=0)
 directions("first_layer_i8_sums", [2, 4, 9, 20], [48, 4, 3, 3], io="i8", intermediate="i32", compute="i32", results="i32", pre=[1, 1], which="f")
 directions("first_layer_f8e4m3_infinite", [2, 3, 20, 48], [20, 3, 5, 3], io="f8e4m3", results="f32", stride=[2, 1], pre=[1, 1], which="f",
@@ -42,6 +55,8 @@ directions("frames_infinite", [2, 2, 4, 7, 24], [12, 2, 3, 3, 3], pre=[1, 1, 1],
 directions("row_of_samples", [2, 1, 200], [32, 1, 7], pre=[3], which="f")
 directions("row_of_samples_unpadded", [2, 1, 400], [96, 1, 10], stride=[5], which="f")
 directions("row_of_2_channels", [1, 2, 120], [24, 2, 9], stride=[2], pre=[4], post=[0], which="f")
+# Images further apart than their samples are many, up to where they lie as rows of one do.
+directions("row_of_samples_apart", [3, 1, 200], [32, 1, 7], pre=[3], which="f", lay=images_apart)
 directions("row_of_4_channels", [3, 4, 72], [40, 4, 5], pre=[2], which="fd")
 # f32 that may be rounded to tf32, one element a register.
 directions("few_channels_tf32_lines", [2, 3, 21, 24], [40, 3, 7, 7], io="f32", compute="tf32", stride=[2, 2], pre=[3, 3], which="f")

@@ -162,8 +162,11 @@ void add_row(KernelSpec& spec) {
   for (int i = c.first_m(); i < c.first_n(); ++i) roles.pixels.push_back(i);
   const auto dims = image_dims(spec, roles, image->access, image_index, offset);
   if (!dims || dims->size() != 1 || dims->front().pixel_index != c.first_n() - 1) return;
-  // Two of them apart: image_dims() takes indices of like steps together, and images are one apart.
-  const std::int64_t apart = 2 * dims->front().extent * dims->front().stride;
+  // Rows are apart by twice what lies between images, or in one: image_dims() takes indices of like
+  // steps together.
+  std::int64_t between = dims->front().extent * dims->front().stride;
+  if (image_index >= 0) between = std::max(between, image->access.stride[image_index]);
+  const std::int64_t apart = 2 * between;
   const auto add = [&](int at) {
     add_unit_index(spec, at);
     spec.ports[static_cast<std::size_t>(port)].access.stride[at] = apart;
