@@ -117,8 +117,9 @@ TEST_CASE("products that share scaled 8-bit activations load the 8 bits each") {
         INFO(products << " products, blocks of " << block << " of " << name(type));
         const auto plan = make_plan(*g, {.architecture = "sm_90a"}, {}, nullptr);
         REQUIRE(plan);
+        // Else one kernel writes x and another one all weights.
         CHECK(plan->data().kernels.size() ==
-              static_cast<std::size_t>(multiplied ? products : 1 + 2 * products));
+              static_cast<std::size_t>(multiplied ? products : 2 + products));
       }
 }
 
