@@ -117,6 +117,8 @@ void print_rows(TextWriter& out, const KernelSpec& spec, const KernelNames& name
     if (engine.stored_together == 1) {
       out.line("static constexpr bool odd_rows = true;");
       out.line("static constexpr bool packed_rows = {};", engine.packed_rows);
+    } else if (engine.stored_lines) {
+      out.line("static constexpr bool stores_lines = true;");
     } else if (engine.stored_together != 8) {
       out.line("static constexpr int piece = {};", engine.stored_together);
     }

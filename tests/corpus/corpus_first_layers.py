@@ -1,5 +1,6 @@
 """Convolutions of few channels in the forms that first layers and patches have: one channel, channels first, tf32."""
 from corpus_convolution import directions, image, image_of_lines, quantised
+from corpus_graph import Graph
 
 
 def images_apart(g, name, dim, **fields):
@@ -65,3 +66,27 @@ directions("few_channels_tf32_16", [1, 16, 9, 18], [16, 16, 3, 3], io="f32", com
 directions("frames_tf32", [1, 2, 5, 9, 20], [16, 2, 3, 3, 3], io="f32", compute="tf32", pre=[1, 1, 1], which="f")
 directions("few_channels_tf32_infinite", [2, 3, 20, 40], [44, 3, 5, 3], io="f32", compute="tf32", stride=[2, 1], pre=[1, 1], which="f",
            infinite=331)
+
+
+def results_of_lines(g, name, dim, **fields):
+    (image_of_lines if name == "y" else image)(g, name, dim, **fields)
+
+
+# Channels first: 16 neighbouring results of a filter are 32 bytes. Of the image, which lies so in the first one, a copy is read.
+directions("first_layer_of_lines", [4, 3, 128, 128], [32, 3, 3, 3], pre=[1, 1], lay=image_of_lines, which="f")
+directions("first_layer_to_lines", [2, 3, 21, 48], [64, 3, 7, 7], stride=[2, 2], pre=[3, 3], lay=results_of_lines, which="f")
+directions("first_layer_to_lines_160_filters", [1, 2, 9, 64], [160, 2, 3, 3], pre=[1, 1], lay=results_of_lines, which="f")
+directions("few_channels_to_lines", [2, 16, 9, 40], [32, 16, 3, 3], io="f16", pre=[1, 1], lay=results_of_lines, which="f")
+directions("patches_to_lines", [2, 3, 16, 96], [48, 3, 4, 4], stride=[4, 4], lay=results_of_lines, which="f")
+directions("frames_to_lines", [2, 2, 4, 9, 24], [16, 2, 3, 3, 3], pre=[1, 1, 1], lay=results_of_lines, which="f")
+directions("first_layer_to_lines_infinite", [2, 3, 12, 40], [40, 3, 5, 3], stride=[2, 1], pre=[1, 1], lay=results_of_lines, which="f", infinite=331)
+g = Graph("convolution_first_layer_to_lines_scale_bias_relu", "bf16", "f32", "f32")
+image(g, "x", [3, 3, 18, 72])
+g.tensor("w", [24, 3, 3, 3])
+g.conv("x", "w", "sums", stride=[2, 1], pre_padding=[1, 1], post_padding=[1, 1], dilation=[1, 1])
+for n in ("scale", "bias"):
+    g.tensor(n, [1, 24, 1, 1], data_type="f32")
+g.pointwise("mul", "scaled", "sums", "scale")
+g.pointwise("add", "shifted", "scaled", "bias")
+g.pointwise("relu_fwd", "y", "shifted")
+g.output("y")

@@ -73,6 +73,39 @@ TEST_CASE("pixels of few channels are read as they lie beside tensors of the res
   CHECK_FALSE(reads(16, 16, 3));
 }
 
+TEST_CASE(
+    "first layers channels first read a copy of the image, and store 16 results of a filter") {
+  const auto engines_of = [](std::int64_t width, std::int64_t filters, std::int64_t stride,
+                             bool residual) {
+    const Images i{.last = false};
+    const Dims x{64, 3, 224, width}, w{filters, 3, 3, 3},
+        y{64, filters, 224 / stride, width / stride};
+    auto z = conv_fprop(i.input("x", x), i.input("w", w), padded(1, stride));
+    if (residual) z = z + i.input("residual", y);
+    i.output(relu(z), "y", y);
+    return engines(*i.g);
+  };
+  CHECK(engines_of(224, 64, 1, false) == Engines{"pointwise", "image_rows"});
+  CHECK(engines_of(224, 32, 2, false) == Engines{"pointwise", "image_rows"});
+  // Rows of results that are no whole pieces, filters that are none, and what else lies so.
+  CHECK(engines_of(216, 32, 2, false).back() != "image_rows");
+  CHECK(engines_of(224, 36, 2, false).back() != "image_rows");
+  CHECK(engines_of(224, 32, 2, true).back() != "image_rows");
+}
+
+TEST_CASE("lines of samples are read as they lie, however far apart images are") {
+  const auto reads = [](std::int64_t apart) {
+    Images i;
+    auto x = i.g->tensor({.name = "x", .dim = {8, 1, 24000}, .stride = {apart, 1, 1}});
+    const Dims w{32, 1, 7}, y{8, 32, 24000};
+    i.output(
+        conv_fprop(x, i.input("w", w), {.pre_padding = {3}, .post_padding = {3}, .stride = {1}}),
+        "y", y);
+    return engines(*i.g) == Engines{"image_rows"};
+  };
+  for (const std::int64_t apart : {24000, 24008, 32000, 48000, 72000, 96000}) CHECK(reads(apart));
+}
+
 TEST_CASE("first layers of 8 bits read pixels as they lie, and store 8, 16 or 32 bits") {
   const auto engine = [](const GraphOptions& options, DataType result) {
     Images i{.options = options};

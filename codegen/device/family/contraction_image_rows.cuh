@@ -317,8 +317,11 @@ SINTER_DEVICE void run_image_rows(const Args& args) {
       sources.fetch(args, place, left);
       wgmma::wait<0>(sums, a);
       recompute_pixels<Config, Body>(args, first_row, left, sums);
-      store_pixels<Config, Body>(args, place, first_row, left, columns, sources, sums,
-                                 epilogue_tile);
+      if constexpr (StoresLines<Body>)
+        store_lines<Config, Body>(args, place, first_row, left, columns, sums, epilogue_tile);
+      else
+        store_pixels<Config, Body>(args, place, first_row, left, columns, sources, sums,
+                                   epilogue_tile);
     } else {
       wgmma::wait<0>(sums, a);
       recompute_pixels<Config, Body>(args, first_row, left, sums);

@@ -183,6 +183,53 @@ SINTER_DEVICE void store_pairs(const Args& args, const Coord& c, int count, cons
     }
 }
 
+template <class Body>
+concept StoresLines = requires {
+  requires Body::stores_lines;
+};
+
+// Channels first: of each filter the warp's 16 results are 32 bytes of memory, as which stmatrix
+// puts them, transposed, to shared memory. Halves of these change places in every other four
+// filters, so that eight lie in different banks.
+template <class Config, class Body, class Args, class Coord, class Sums>
+SINTER_DEVICE void store_lines(const Args& args, const Coord& c, int first_row, int count,
+                               PartColumns<Config, Body>& read_columns, Sums& sums,
+                               EpilogueTile& epilogue_tile) {
+  using P = Problem<Config>;
+  using S = ImageRowsShape<Config>;
+  static_assert(sizeof(typename Body::Stored) == 2 && Body::sources == 0);
+  constexpr int across = (S::columns + 63) / 64, stored = columns_stored<Config>();
+  const int first_column = S::first_column(), lane = static_cast<int>(threadIdx.x) % 32;
+  const auto place = [](int filter, int half) {
+    return filter * 32 + ((half ^ (filter / 4)) & 1) * 16;
+  };
+  for_each_number<across>([&]<int part>() {
+    unsigned char* const tile =
+        reinterpret_cast<unsigned char*>(&epilogue_tile) + part % 2 * StoreTile::bytes;
+    // Lane 8 i + j names line j of block i: eight filters of the first results, of the last ones.
+    const unsigned to = hopper::address(tile) + place(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+    if (part > 1) __syncwarp();  // the tile that was here has been read
+    put_results<Config, Body>(args, Coord{}, first_row, first_column + part * 64,
+                              first_column + (part + 1 < across ? (part + 1) * 64 : 0),
+                              S::columns - part * 64, read_columns, sums.at + part * 32, 0,
+                              [&](int first, const unsigned(&blocks)[4]) {
+                                hopper::put_blocks_transposed(to + first * 32, blocks);
+                              });
+    __syncwarp();
+    constexpr int filters = stored - part * 64 < 64 ? stored - part * 64 : 64;
+#pragma unroll
+    for (int i = 0; i < filters; i += 16) {
+      const int filter = i + lane / 2, half = lane % 2;
+      if (half * 8 >= count || filter >= filters) continue;
+      Coord at = c;
+      at.at[S::x] += half * 8;
+      P::set_n(at, first_column + part * 64 + filter);
+      *reinterpret_cast<uint4*>(Body::row(args, at)) =
+          *reinterpret_cast<const uint4*>(tile + place(filter, half));
+    }
+  });
+}
+
 // Sums of a warp's 16 results to memory. `c`: of the first; `count` of them exist.
 template <class Config, class Body, class Args, class Coord, class Sums>
 SINTER_DEVICE void store_pixels(const Args& args, const Coord& c, int first_row, int count,

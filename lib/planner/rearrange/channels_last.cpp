@@ -156,10 +156,10 @@ struct Rearranged {
   }
 };
 
-// A convolution of 16 bits with one batch index, whose sums are f32 and no image has parts.
-std::optional<ReadConvolution> read_plain_convolution(const KernelSpec& given) {
+// A convolution of 16 bits with as many batch indices, whose sums are f32 and no image has parts.
+std::optional<ReadConvolution> read_plain_convolution(const KernelSpec& given, int batch) {
   auto read = read_convolution(given);
-  if (!read || !is_plain_product(given.contraction()) || given.contraction().batch != 1 ||
+  if (!read || !is_plain_product(given.contraction()) || given.contraction().batch != batch ||
       !given.cross_row_reductions.empty())
     return {};
   const DataType type = read->image->type;
@@ -267,6 +267,19 @@ std::vector<KernelSpec> channels_last(const KernelSpec& given, bool results_too,
   return r.kernels.empty() ? std::vector<KernelSpec>{} : r.finish();
 }
 
+std::vector<KernelSpec> few_channels_last(const KernelSpec& given, Temporaries& temporaries) {
+  const auto read = read_plain_convolution(given, 0);
+  if (!read || read->gradient || read->roles.channels.size() != 1) return {};
+  const int channel = read->roles.channels.front();
+  if (read->image->access.stride[channel] == 1 ||
+      given.extent[channel] * info(read->image->type).bytes >= kStageLine)
+    return {};
+  Rearranged r{given, false, temporaries};
+  auto [copy, access] = image_in_lines(given, *read, {}, 1);
+  r.copy(r.image(), *read->image, copy, std::move(access));
+  return r.finish();
+}
+
 std::vector<KernelSpec> filter_along_k(const KernelSpec& given, Temporaries& temporaries) {
   const auto read = read_convolution(given);
   if (!read || read->gradient || !is_plain_product(given.contraction()) ||
@@ -289,7 +302,7 @@ std::vector<KernelSpec> filter_along_k(const KernelSpec& given, Temporaries& tem
 
 std::vector<KernelSpec> groups_last(const KernelSpec& given, bool results_too,
                                     Temporaries& temporaries) {
-  const auto read = read_plain_convolution(given);
+  const auto read = read_plain_convolution(given, 1);
   if (!read || (read->gradient && !results_too) || names_numbers(given)) return {};
   const auto& [x, y, gradient, roles, dims, image_index, offset] = *read;
   constexpr int kGroup = 0;
@@ -317,7 +330,7 @@ std::vector<KernelSpec> groups_last(const KernelSpec& given, bool results_too,
 }
 
 std::vector<KernelSpec> depthwise_last(const KernelSpec& given, Temporaries& temporaries) {
-  const auto read = read_plain_convolution(given);
+  const auto read = read_plain_convolution(given, 1);
   if (!read || !read->gradient || !read->roles.side.empty()) return {};
   const KernelPort &x = *read->image, &dy = *read->other;
   const int channel = read->roles.channels.front();

@@ -17,6 +17,10 @@ bool stores_phases_channels_first(const KernelSpec& spec);
 std::vector<KernelSpec> channels_last(const KernelSpec& contraction, bool results_too,
                                       Temporaries& temporaries);
 
+// Of a convolution of few channels, channels first, the image alone, its channels packed: as the
+// image_rows engine reads it.
+std::vector<KernelSpec> few_channels_last(const KernelSpec& contraction, Temporaries& temporaries);
+
 // Of a data gradient, whose filter has the columns fastest, where these end within a line: the
 // filter is copied with k the fastest.
 std::vector<KernelSpec> filter_along_k(const KernelSpec& contraction, Temporaries& temporaries);

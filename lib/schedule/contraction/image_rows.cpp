@@ -280,14 +280,18 @@ double estimate(const KernelSpec& spec, const ImageRowsConfig& e, double all, bo
   // Results of 32 bits leave 8 bytes a lane: 64 x 4 x 128 x 128 of i8, 64 of 3 x 3 113.7 us on an
   // H200, 86.1 without this; 32 x 3 x 224 x 224, 64 of 7 x 7, stride 2 45.8 and 36.6. (Those of
   // tf32 are guesses.)
-  const double words = e.stored_rows < 0 ? 1.35 : 1;
+  // Bytes become f16: 64 x 16 x 112 x 112 of f8e4m3, 16 of 3 x 3 24.6 and 19.2; 32 x 3 x 224 x 224,
+  // 64 of 7 x 7, stride 2 30.1 and 18.8.
+  const double words = e.stored_rows < 0 ? 1.35 : e.image_bytes == 1 ? 1.3 : 1;
   const double pieces = e.channels % kPiece == 0 ? 1.3 : 1;
+  // Channels first, sectors of 32 bytes leave here and there (a guess).
+  const double lines = e.stored_lines ? 1.25 : 1;
   const double products = static_cast<double>(run.groups * run.steps * filters) / 2,
                moved = products / 2 + static_cast<double>(run.steps * 16 + filters * 2),
                clocks = std::max({products, moved, kRowOfBlock}) * kBusy;
   const double issued = std::ceil(all / device.sms) * clocks / device.clock,
                memory = bytes_of(spec, e) / (kWindowsReach * device.memory_bandwidth);
-  return device.launch_microseconds + apart * pieces * words * overlapped(memory, issued);
+  return device.launch_microseconds + apart * pieces * words * lines * overlapped(memory, issued);
 }
 
 }  // namespace
@@ -320,7 +324,8 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
   c.k_indices.assign(c.k_indices.size() - 1, KIndex::filter_tap);
   c.k_indices.push_back(KIndex::channels);
   reorder(spec, order);
-  if (prefers(spec, spec.body, c.first_n(), c.first_n() - 1, is_store)) return {};
+  const bool lines = prefers(spec, spec.body, c.first_n(), c.first_n() - 1, is_store);
+  if (lines && odd) return {};
   if (elements(spec.extent, 0, spec.extent.size()) == 0) return {};
 
   sum_in_f32(spec);
@@ -330,8 +335,13 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
   e.tile.stages = kStages;
   e.threads = 32 * kWarps;
   e.packing = choose_packing(spec, c.first_n(), 8);
-  store_as_summed(spec, e, {.rows_exist = false, .bytes_too = true});
-  if (e.stored_rows < 0) {
+  store_as_summed(spec, e, {.rows_exist = false, .bytes_too = !lines, .lines = lines});
+  if (lines) {
+    if (e.stored_rows < 0 || (all_filters % e.tile.n != 0 && loads_apart(spec, e.packing)))
+      return {};
+    // Two neighbouring filters' results are computed together, though they leave apart.
+    e.packing.ports[static_cast<std::size_t>(e.stored_rows)] = {.kind = PortPack::Kind::pack};
+  } else if (e.stored_rows < 0) {
     if (!leaves_in_words(spec)) return {};
     e.packing = choose_packing(spec, c.first_n(), 2);
   } else {
@@ -374,7 +384,8 @@ std::optional<ImageRowsPlan> schedule_as(const ImageRowsConfig& decided, const K
   if (!plan) return {};
   ImageRowsConfig& e = plan->engine;
   if (e.tile.n != decided.tile.n || e.shared_bytes != decided.shared_bytes ||
-      e.stored_rows != decided.stored_rows || !holds(decided.packing, e.packing))
+      e.stored_rows != decided.stored_rows || e.stored_lines != decided.stored_lines ||
+      !holds(decided.packing, e.packing))
     return {};
   e.packing = decided.packing;
   e.band = decided.band;

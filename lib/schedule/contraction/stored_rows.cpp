@@ -13,20 +13,20 @@ const KernelPort* pooled_port(const KernelSpec& spec) {
   return pooled.on() ? &spec.ports[static_cast<std::size_t>(pooled.port)] : nullptr;
 }
 
-// Elements of 16 bits, or of 8, `together` of whose columns lie side by side at a multiple of their
-// bytes.
-bool lies_in_rows(const KernelSpec& spec, const KernelPort& p, int together,
-                  bool bytes_too = false) {
+// Elements of 16 bits, or of 8, `together` of which lie side by side along an index, the last of
+// the columns unless said, at a multiple of their bytes.
+bool lies_in_rows(const KernelSpec& spec, const KernelPort& p, int together, bool bytes_too = false,
+                  int along = -1) {
   const Access& a = p.access;
-  const int column = spec.contraction().first_k() - 1;
+  if (along < 0) along = spec.contraction().first_k() - 1;
   const bool bytes = bytes_too && multiplied_as_bytes(p.type, p.type);
   if (p.type != DataType::bf16 && p.type != DataType::f16 && !bytes) return false;
   if (p.alignment < std::min((bytes ? 1 : 2) * together, 16)) return false;
-  if (a.stride[column] != 1 || spec.extent[column] % together != 0 || a.offset % together != 0)
+  if (a.stride[along] != 1 || spec.extent[along] % together != 0 || a.offset % together != 0)
     return false;
   if (&p == pooled_port(spec)) return true;  // a window's results lie so: see PooledPixels
-  for (int i = 0; i < column; ++i)
-    if (a.stride[i] % together != 0) return false;
+  for (int i = 0; i < spec.contraction().first_k(); ++i)
+    if (i != along && a.stride[i] % together != 0) return false;
   return true;
 }
 
@@ -68,7 +68,9 @@ void store_as_summed(const KernelSpec& spec, WarpgroupConfig& e, StoredTiles til
   constexpr std::size_t kMostSources = 2;
   constexpr int kPiece = 4;
   const bool in_pieces = tiles.in_pieces;
+  const int along = tiles.lines ? c.first_n() - 1 : -1;
   e.stored_together = in_pieces ? kPiece : 8;
+  e.stored_lines = tiles.lines;
   if (!e.n_fastest || c.rows.on || (c.n != 1 && !in_pieces) || !spec.cross_row_reductions.empty() ||
       (c.zero_dominates != ZeroOf::neither && !c.marked_zeros))
     return;
@@ -85,9 +87,10 @@ void store_as_summed(const KernelSpec& spec, WarpgroupConfig& e, StoredTiles til
     if (is_store(s)) {
       if (result >= 0) return;
       const auto lies = [&] {
-        return lies_in_rows(spec, p, e.stored_together, tiles.bytes_too && e.stored_together == 8);
+        return lies_in_rows(spec, p, e.stored_together, tiles.bytes_too && e.stored_together == 8,
+                            along);
       };
-      if (!in_pieces && !lies()) e.stored_together = 1;
+      if (!in_pieces && !tiles.lines && !lies()) e.stored_together = 1;
       if (!lies()) return;
       result = s.port;
       continue;
@@ -98,7 +101,7 @@ void store_as_summed(const KernelSpec& spec, WarpgroupConfig& e, StoredTiles til
     if (in_pieces || !lies_in_rows(spec, p, e.stored_together)) return;
     sources.push_back(s.port);
   }
-  if (result < 0 || sources.size() > kMostSources) return;
+  if (result < 0 || sources.size() > (e.stored_lines ? 0 : kMostSources)) return;
   const KernelPort& stored = spec.ports[static_cast<std::size_t>(result)];
   e.packed_rows = tiles.rows_exist && lies_packed(spec, stored);
   e.stores_sums = info(stored.type).bytes == 2 && stores_sums(spec.body);

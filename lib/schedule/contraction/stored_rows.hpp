@@ -6,9 +6,10 @@
 namespace sinter {
 
 // `in_pieces`: columns of several indices leave so; `odd_too`: rows may begin or end anywhere;
-// `rows_exist`: all of a tile's, so that TMA may store them; `bytes_too`: results of 8 bits.
+// `rows_exist`: all of a tile's, so that TMA may store them; `bytes_too`: results of 8 bits;
+// `lines`: neighbours along the last index of the rows lie together, and nothing is read so.
 struct StoredTiles {
-  bool in_pieces = false, odd_too = true, rows_exist = true, bytes_too = false;
+  bool in_pieces = false, odd_too = true, rows_exist = true, bytes_too = false, lines = false;
 };
 
 // Whether the epilogue reads what no pack holds: element by element, also past the last column

@@ -127,6 +127,7 @@ struct WarpgroupConfig : Launch {
   // Of these, elements that lie together: columns of several indices leave in pieces (4 elements),
   // where products have the filter as their left operand; 1: rows begin or end anywhere.
   int stored_together = 8;
+  bool stored_lines = false;  // channels first: rows, not columns, lie together, eight at a time
   std::vector<int> row_sources;
   bool packed_rows = false;  // rows that begin anywhere lie one behind another, and all exist
   bool stores_sums = false;  // of 16 bits; the epilogue does nothing else
