@@ -46,6 +46,23 @@ TEST_CASE("plans of a class differ in the numbers of their launches alone") {
   CHECK(c.classes.count() == 1);
 }
 
+TEST_CASE("first layers channels first are of a class of images") {
+  Classes c(
+      [](Graph& g, GraphBuilder::Extents e) {
+        const Tensor x = g.tensor("x", {e[0], 3, 224, 224}), w = g.tensor("w", {64, 3, 7, 7});
+        g.output(
+            conv_fprop(x, w, {.pre_padding = {3, 3}, .post_padding = {3, 3}, .stride = {2, 2}}),
+            "y");
+      },
+      {dyn("images", 1, 256)});
+  const auto one = c.plan({32}), other = c.plan({48});
+  REQUIRE(one);
+  REQUIRE(other);
+  const PlanKernel &a = one->data().kernels.back(), &b = other->data().kernels.back();
+  CHECK(a.source.find("stores_lines") != std::string::npos);
+  CHECK(a.source == b.source);
+}
+
 TEST_CASE("products on CUDA cores are of a class, too") {
   for (const DataType type : {DataType::f32, DataType::f64}) {
     Classes c(
