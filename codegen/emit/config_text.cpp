@@ -89,7 +89,7 @@ std::vector<bool> accessed_ports(const KernelSpec& spec) {
     if (port >= 0) accessed[static_cast<std::size_t>(port)] = true;
   };
   if (const auto* const c = spec.as_contraction())
-    mark(c->rows.offsets), mark(c->rows.index), mark(c->pooled.port);
+    for (const int* port : c->own_ports(*c)) mark(*port);
   for (const Body* body : spec.bodies())
     for (const auto& s : body->statements)
       if (names_ports(s)) mark(s.port), mark(s.port2);

@@ -89,8 +89,10 @@ int only_difference(const KernelSpec& a, const KernelSpec& b) {
 
 // Of a product: rows, columns or k, but no batch, of which few are many. Of others: of rows.
 bool may_be_rows(const KernelSpec& spec, int index) {
-  if (const auto* const c = spec.as_contraction()) return index >= c->first_m();
-  return spec.as_rowwise() && index < spec.rowwise().outer_rank;
+  return std::visit(Overloaded{[&](const ContractionSpec& c) { return index >= c.first_m(); },
+                               [&](const RowwiseSpec& r) { return index < r.outer_rank; },
+                               [](const auto&) { return false; }},
+                    spec.family);
 }
 
 KernelSpec with_rows(const RowSchedules::Member& member, std::int64_t rows) {

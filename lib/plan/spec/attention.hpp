@@ -94,17 +94,18 @@ struct AttentionSpec {
   static auto own_bodies(Self& s) {
     return std::vector{&s.q.body, &s.k.body, &s.v.body, &s.score, &s.weight, &s.mask};
   }
-  std::vector<int*> own_ports() {
-    return {&length_q,
-            &length_kv,
-            &sequences.offsets_q,
-            &sequences.offsets_kv,
-            &sink,
-            &stats,
-            &largest,
-            &total,
-            &tiles_taken,
-            &parts};
+  template <class Self>
+  static auto own_ports(Self& s) {
+    return std::vector{&s.length_q,
+                       &s.length_kv,
+                       &s.sequences.offsets_q,
+                       &s.sequences.offsets_kv,
+                       &s.sink,
+                       &s.stats,
+                       &s.largest,
+                       &s.total,
+                       &s.tiles_taken,
+                       &s.parts};
   }
 };
 

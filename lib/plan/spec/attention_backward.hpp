@@ -83,19 +83,20 @@ struct AttentionBackwardSpec {
     return std::vector{&s.q.body, &s.k.body,     &s.v.body,     &s.d_o.body, &s.score, &s.gradient,
                        &s.weight, &s.rounded_dp, &s.rounded_ds, &s.dq,       &s.mask};
   }
-  std::vector<int*> own_ports() {
-    return {&length_q,
-            &length_kv,
-            &sequences.offsets_q,
-            &sequences.offsets_kv,
-            &stats,
-            &largest,
-            &total,
-            &delta,
-            &sums,
-            &dk,
-            &dv,
-            &dbias};
+  template <class Self>
+  static auto own_ports(Self& s) {
+    return std::vector{&s.length_q,
+                       &s.length_kv,
+                       &s.sequences.offsets_q,
+                       &s.sequences.offsets_kv,
+                       &s.stats,
+                       &s.largest,
+                       &s.total,
+                       &s.delta,
+                       &s.sums,
+                       &s.dk,
+                       &s.dv,
+                       &s.dbias};
   }
 };
 

@@ -106,7 +106,10 @@ struct ContractionSpec {
     for (auto& p : s.products) all.insert(all.end(), {&p.a.body, &p.b.body});
     return all;
   }
-  std::vector<int*> own_ports() { return {&rows.offsets, &rows.index}; }
+  template <class Self>
+  static auto own_ports(Self& s) {
+    return std::vector{&s.rows.offsets, &s.rows.index, &s.pooled.of, &s.pooled.port};
+  }
 };
 
 }  // namespace sinter

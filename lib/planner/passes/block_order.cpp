@@ -13,9 +13,11 @@ constexpr std::int64_t kOfCache = 2, kBetween = 8;
 
 // Its blocks may run in either order.
 bool has_order(const KernelSpec& spec) {
-  if (const PointwiseSpec* const p = spec.as_pointwise())
-    return !p->beside_before && spec.gathers.empty();
-  return spec.as_rowwise() && spec.rowwise().num_partials == 0 && spec.gathers.empty();
+  return spec.gathers.empty() &&
+         std::visit(Overloaded{[](const PointwiseSpec& p) { return !p.beside_before; },
+                               [](const RowwiseSpec& r) { return r.num_partials == 0; },
+                               [](const auto&) { return false; }},
+                    spec.family);
 }
 
 }  // namespace

@@ -41,15 +41,24 @@ int first_joined(const KernelSpec& spec, int last) {
   return from;
 }
 
+// The indices, the first ones, of which neighbours may become one: of elements all, of rows that
+// lie together those that name a row.
+int joinable(const KernelSpec& spec) {
+  return std::visit(Overloaded{[&](const PointwiseSpec&) { return spec.extent.size(); },
+                               [&](const RowwiseSpec& r) {
+                                 const bool plain = r.group <= 1 && !r.any_length &&
+                                                    spec.cross_row_reductions.empty();
+                                 return plain && rows_lie_together(spec) ? r.outer_rank : 0;
+                               },
+                               [](const auto&) { return 0; }},
+                    spec.family);
+}
+
 }  // namespace
 
 void flatten_rows(KernelSpec& spec) {
-  RowwiseSpec* const rows = std::get_if<RowwiseSpec>(&spec.family);
-  const int last = (rows ? rows->outer_rank : spec.extent.size()) - 1;
-  if ((!rows && !spec.as_pointwise()) || last < 1 || spec.extent[last] % kPack == 0) return;
-  if (rows && (rows->group > 1 || rows->any_length || !spec.cross_row_reductions.empty() ||
-               !rows_lie_together(spec)))
-    return;
+  const int last = joinable(spec) - 1;
+  if (last < 1 || spec.extent[last] % kPack == 0) return;
   const auto is_long = [&](const KernelPort& p) {
     return step(p.access, last) == 1 && spec.extent[last] * info(p.type).bytes >= kLongRun;
   };
@@ -58,7 +67,7 @@ void flatten_rows(KernelSpec& spec) {
   if (count(spec.extent, from, last + 1) % kPack != 0) return;
   for (int i = last - 1; i >= from; --i) {
     if (!join_indices(spec, i)) return;
-    if (rows) --rows->outer_rank;
+    if (spec.as_rowwise()) --spec.rowwise().outer_rank;
   }
 }
 

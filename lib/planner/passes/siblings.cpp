@@ -37,13 +37,14 @@ bool is_of_graph(const KernelPort& p, const Graph& lowered) {
 // Whether the kernel may be merged with another one.
 bool may_be_merged(const KernelSpec& spec, const Graph& lowered) {
   if (!spec.gathers.empty() || !spec.cross_row_reductions.empty()) return false;
-  if (const PointwiseSpec* const p = spec.as_pointwise()) {
-    if (p->beside_before) return false;
-  } else if (const RowwiseSpec* const r = spec.as_rowwise()) {
-    if (r->group > 1 || r->segment > 0 || r->num_partials > 0) return false;
-  } else {
-    return false;
-  }
+  const bool of_family =
+      std::visit(Overloaded{[](const PointwiseSpec& p) { return !p.beside_before; },
+                            [](const RowwiseSpec& r) {
+                              return r.group <= 1 && r.segment == 0 && r.num_partials == 0;
+                            },
+                            [](const auto&) { return false; }},
+                 spec.family);
+  if (!of_family) return false;
   // prepare() takes whole kernels that read constants alone.
   for (const KernelPort& p : spec.ports)
     if (is_of_graph(p, lowered) && lowered[p.tensor].constant) return false;
@@ -78,11 +79,16 @@ bool is_update(const KernelSpec& spec, const Graph& lowered, std::span<const Ali
 
 bool alike(const KernelSpec& a, const KernelSpec& b) {
   if (a.extent != b.extent || a.family.index() != b.family.index()) return false;
-  if (a.as_pointwise()) return true;
-  const RowwiseSpec &r = a.rowwise(), &s = b.rowwise();
-  return r.outer_rank == s.outer_rank && r.phases == s.phases &&
-         r.combines_partials == s.combines_partials && r.any_length == s.any_length &&
-         rows_lie_together(a) == rows_lie_together(b);
+  return std::visit(Overloaded{[](const PointwiseSpec&) { return true; },
+                               [&](const RowwiseSpec& r) {
+                                 const RowwiseSpec& s = b.rowwise();
+                                 return r.outer_rank == s.outer_rank && r.phases == s.phases &&
+                                        r.combines_partials == s.combines_partials &&
+                                        r.any_length == s.any_length &&
+                                        rows_lie_together(a) == rows_lie_together(b);
+                               },
+                               [](const auto&) { return false; }},
+                    a.family);
 }
 
 bool writes_for(const KernelSpec& a, const KernelSpec& b) {

@@ -355,8 +355,8 @@ void drop_unused(KernelSpec& spec) {
     for (auto& c : spec.cross_row_reductions) use_port(c.port);
     std::visit(
         [&](auto& family) {
-          if constexpr (requires { family.own_ports(); })
-            for (int* p : family.own_ports()) use_port(*p);
+          if constexpr (requires { family.own_ports(family); })
+            for (int* p : family.own_ports(family)) use_port(*p);
         },
         spec.family);
   });

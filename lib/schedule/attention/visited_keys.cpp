@@ -57,9 +57,18 @@ constexpr int kMostSampled = 64;
 // each: multiples of the golden ratio, which fill the range evenly.
 double place_in_step(int sample) { return std::fmod(sample * 0.6180339887498949, 1.0); }
 
-template <class A>
-double visited_share(const KernelSpec& spec, const A& a, const Body& mask, int query, int key) {
-  if (mask.statements.empty() || is_block_mask(mask)) return 1;
+// Of attention in either direction, what `of` says of its spec and the indices of queries and keys.
+double of_scores(const KernelSpec& spec, const auto& of) {
+  using A = AttentionSpec;
+  using B = AttentionBackwardSpec;
+  return std::visit(
+      Overloaded{[&](const A& a) { return of(a, A::query, A::n); },
+                 [&](const B& b) { return of(b, B::m, B::n); }, [](const auto&) { return 0.0; }},
+      spec.family);
+}
+
+double visited_share(const KernelSpec& spec, const auto& a, int query, int key) {
+  if (a.mask.statements.empty() || is_block_mask(a.mask)) return 1;
   constexpr int kSamples = 16;
   const auto rows = static_cast<double>(spec.extent[query]),
              keys = static_cast<double>(spec.extent[key]);
@@ -79,7 +88,7 @@ double visited_share(const KernelSpec& spec, const A& a, const Body& mask, int q
                              kMaskTile,
                    at = n + in_step < to ? n + in_step : n;
       ++all;
-      visited += seen_pairs(spec, mask, query, {first, last}, key,
+      visited += seen_pairs(spec, a.mask, query, {first, last}, key,
                             {at, std::min(keys, at + kMaskTile) - 1})
                      .some;
     }
@@ -90,10 +99,8 @@ double visited_share(const KernelSpec& spec, const A& a, const Body& mask, int q
 }  // namespace
 
 double visited_share(const KernelSpec& spec) {
-  if (const auto* const b = spec.as_attention_backward())
-    return visited_share(spec, *b, b->mask, AttentionBackwardSpec::m, AttentionBackwardSpec::n);
-  const AttentionSpec& a = spec.attention();
-  return visited_share(spec, a, a.mask, AttentionSpec::query, AttentionSpec::n);
+  return of_scores(
+      spec, [&](const auto& a, int query, int key) { return visited_share(spec, a, query, key); });
 }
 
 double seen_by_some(const KernelSpec& spec) {
@@ -151,14 +158,11 @@ LongestWalk longest_walk(const KernelSpec& spec) {
 }
 
 double keys_of_a_row(const KernelSpec& spec) {
-  const auto of = [&](const auto& a, int query, int key) {
+  return of_scores(spec, [&](const auto& a, int query, int key) {
     const auto rows = static_cast<double>(length_of(spec.extent[query], a.sequences)),
                keys = static_cast<double>(length_of(spec.extent[key], a.sequences));
-    return keys * seen_share(a.band, rows, keys) * visited_share(spec);
-  };
-  if (const auto* const a = spec.as_attention_backward())
-    return of(*a, AttentionBackwardSpec::m, AttentionBackwardSpec::n);
-  return of(spec.attention(), AttentionSpec::query, AttentionSpec::n);
+    return keys * seen_share(a.band, rows, keys) * visited_share(spec, a, query, key);
+  });
 }
 
 }  // namespace sinter
