@@ -74,8 +74,10 @@ NOT_IN_INTERFACE = {"<iostream>", "<regex>", "<filesystem>", "<fmt/format.h>", "
                     "<thread>", "<fstream>", "<sstream>", "<nlohmann/json.hpp>", "<memory>",
                     "<atomic>", "<algorithm>"}
 
-# Elsewhere the device model is asked for what an architecture has.
-NAMED_ARCHITECTURE = re.compile(r'^(?!\s*//)(?:(?!//).)*"sm_\d', re.M)
+# Elsewhere the device model is asked for what an architecture has. In text, too, it is named as an
+# example alone ("a target such as 'sm_90a'").
+NAMED_ARCHITECTURE = re.compile(
+    r"""^(?!\s*//)(?:(?!//).)*"[^"\n]*(?<!\w)(?<!such as )(?<!such as ')sm_\d""", re.M)
 MAY_NAME_ARCHITECTURES = ("lib/target/", "codegen/device/", "samples/", "tests/")
 
 # Files that tools/check_places adds to a copy of the tree: they are checked as if they lay there.

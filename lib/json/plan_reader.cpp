@@ -13,13 +13,13 @@
 #include "plan/map_problem.hpp"
 #include "sinter/compile.hpp"
 #include "sinter/json.hpp"
+#include "target/device_model.hpp"
 #include "target/target.hpp"
 
 namespace sinter::json {
 namespace {
 
-constexpr std::size_t kMaxSource = std::size_t{4} << 20;
-constexpr std::size_t kMaxMachineCode = std::size_t{256} << 20;
+constexpr std::size_t kMaxSource = std::size_t{4} << 20, kMaxMachineCode = std::size_t{256} << 20;
 constexpr std::size_t kMaxEntry = 1024;
 constexpr std::size_t kMaxArguments = 4096;
 constexpr std::size_t kMaxMaps = 256;  // more do not fit in an argument struct
@@ -290,7 +290,7 @@ bool PlanReader::read_kernel(const Value& v, const std::string& at) {
   if (!object(v, at, keys) || !field(v, at, "entry", k.entry) ||
       !field(v, at, "family", k.family) || !range(v, at, "grid", 0, kMaxGrid, grid) ||
       !range(v, at, "block", 1, kMaxBlock, block) ||
-      !range(v, at, "shared_bytes", 0, kMaxSharedBytes, shared_bytes) ||
+      !range(v, at, "shared_bytes", 0, most_shared_bytes(), shared_bytes) ||
       !field(v, at, "grid_dependency_wait", k.grid_dependency_wait) ||
       !range(v, at, "bytes", 0, INT64_MAX, k.bytes) || !field(v, at, "flops", k.flops) ||
       !field(v, at, "estimated_us", k.microseconds) || !field(v, at, "source", k.source))

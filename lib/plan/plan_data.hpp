@@ -67,10 +67,8 @@ struct PlanAccess {
   std::int64_t bytes = 0;
 };
 
-// What CUDA launches at most: blocks along one dimension, threads of a block; and its shared memory
-// on the GPUs that have most of it.
+// What CUDA launches at most: blocks along one dimension, threads of a block.
 inline constexpr std::uint32_t kMaxGrid = 0x7fffffff, kMaxBlock = 1024;
-inline constexpr std::uint32_t kMaxSharedBytes = 227 << 10;
 
 struct PlanKernel {
   std::string entry;  // name of the __global__ function

@@ -11,6 +11,7 @@
 #include "runtime/compiler.hpp"
 #include "runtime/executable.hpp"
 #include "sinter/json.hpp"
+#include "target/device_model.hpp"
 #include "target/target.hpp"
 
 namespace sinter {
@@ -40,8 +41,8 @@ Status check_kernel(const PlanKernel& k) {
   };
   if (k.grid > kMaxGrid) return bad("grid", k.grid, 0, kMaxGrid);
   if (k.block < 1 || k.block > kMaxBlock) return bad("block", k.block, 1, kMaxBlock);
-  if (k.shared_bytes > kMaxSharedBytes)
-    return bad("shared_bytes", k.shared_bytes, 0, kMaxSharedBytes);
+  if (k.shared_bytes > most_shared_bytes())
+    return bad("shared_bytes", k.shared_bytes, 0, most_shared_bytes());
   return Done{};
 }
 

@@ -199,4 +199,10 @@ std::vector<std::string_view> modelled_targets() {
   return targets;
 }
 
+std::uint32_t most_shared_bytes() {
+  int most = 0;
+  for (const DeviceModel& m : kModels) most = std::max(most, m.shared_per_cta);
+  return static_cast<std::uint32_t>(most);
+}
+
 }  // namespace sinter

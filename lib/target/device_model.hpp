@@ -81,4 +81,7 @@ DeviceModel device_model(std::string_view target = {});
 // The targets that have tables, the empty one first.
 std::vector<std::string_view> modelled_targets();
 
+// The shared memory of one thread block, bytes, where it has the most of all that have tables.
+std::uint32_t most_shared_bytes();
+
 }  // namespace sinter

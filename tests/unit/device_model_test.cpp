@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "plan/plan_data.hpp"
 #include "support/catch.hpp"
 #include "target/target.hpp"
 
@@ -25,7 +24,7 @@ TEST_CASE("every target's table is complete") {
     CHECK(d.registers_per_sm == 65536);
     CHECK(d.shared_reserved > 0);
     CHECK(d.shared_per_cta + d.shared_reserved <= d.shared_per_sm);
-    CHECK(static_cast<std::uint32_t>(d.shared_per_cta) <= kMaxSharedBytes);
+    CHECK(d.shared_per_cta <= static_cast<int>(most_shared_bytes()));
     CHECK(d.l2_bytes >= 40 << 20);
     CHECK(d.clock > 1000);
     CHECK(d.memory_bandwidth > 0);
@@ -33,8 +32,11 @@ TEST_CASE("every target's table is complete") {
     CHECK(d.sm_bandwidth * d.sms > d.memory_bandwidth);  // no SM alone fills the memory
     CHECK(d.sm_bandwidth < d.memory_bandwidth);
     CHECK(d.launch_microseconds > 0);
+    CHECK(d.start_microseconds > 0);
     CHECK(d.ordinary_operations >= 128);
     CHECK(d.tensor_operations > d.ordinary_operations);
+    CHECK(d.mma_operations > 0);
+    CHECK(d.mma_operations <= d.tensor_operations);
     CHECK(d.double_operations > 0);
     CHECK(d.double_operations <= d.ordinary_operations);
     CHECK(d.clusters_at_once[0] == d.sms);

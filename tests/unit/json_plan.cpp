@@ -7,6 +7,7 @@
 #include "sinter/json.hpp"
 #include "sinter/operations.hpp"
 #include "support/catch.hpp"
+#include "target/device_model.hpp"
 
 using namespace sinter;
 
@@ -152,7 +153,8 @@ TEST_CASE("numbers of a plan that would reach memory or a launch are checked") {
   check_refused([](auto& p) { p.kernels[0].accesses[0].bytes = -1; }, "accesses[0].bytes");
   check_refused([](auto& p) { p.buffers[0].bytes = 1024; }, "buffers[0].bytes");
   check_refused([](auto& p) { p.buffers[0].last = 2; }, "buffers[0].last");
-  check_refused([](auto& p) { p.kernels[0].shared_bytes = kMaxSharedBytes + 1; }, "0 to 232448");
+  check_refused([](auto& p) { p.kernels[0].shared_bytes = most_shared_bytes() + 1; },
+                "0 to 232448");
   check_refused([](auto& p) { p.kernels[0].arguments[4].value = 2; }, "tensor_map");
   check_refused([](auto& p) { p.kernels[0].arguments[4].value = -1; }, "0 to 1");
   check_refused([](auto& p) { p.kernels[0].maps.resize(257, p.kernels[0].maps[0]); }, "256");

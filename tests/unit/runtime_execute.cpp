@@ -14,6 +14,7 @@
 #include "support/fake_gpu.hpp"
 #include "support/fake_machine_code.hpp"
 #include "support/temporary_directory.hpp"
+#include "target/device_model.hpp"
 
 using namespace sinter;
 
@@ -285,7 +286,7 @@ TEST_CASE_METHOD(Fixture, "[child] a damaged plan is refused at load", "[.fake_g
            with([](auto& k) { k.block = 0; }),
            with([](auto& k) { k.block = 1025; }),
            with([](auto& k) { k.grid = 1U << 31; }),
-           with([](auto& k) { k.shared_bytes = kMaxSharedBytes + 1; }),
+           with([](auto& k) { k.shared_bytes = most_shared_bytes() + 1; }),
            with([](auto& k) { k.arguments[0].value = 2; }),
            with([](auto& k) { k.arguments[1].value = 2048; }),
            with([](auto& k) { k.arguments.pop_back(); }),  // not what the machine code takes

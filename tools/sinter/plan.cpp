@@ -89,7 +89,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->add_option("-o,--output", o->output, "Plan file to write, - for stdout")->required();
   command
       ->add_option("--arch", o->targets,
-                   "Targets to compile for, such as sm_90a,sm_100a; for one alone the plan uses "
+                   "Targets to compile for, such as sm_90a, commas between; for one the plan uses "
                    "all that it has, for several what every GPU has")
       ->check(target_problem)
       ->take_all()

@@ -322,7 +322,9 @@ void add_tune(CLI::App& app, int& exit_code) {
       "--dry-run", o->dry_run, "List the configurations with their estimates; needs no GPU");
   command
       ->add_option("--arch", o->architecture,
-                   "With --dry-run: the target to plan for (default: the current GPU's, or sm_90a)")
+                   fmt::format("With --dry-run: the target to plan for (default: the current "
+                               "GPU's, or {})",
+                               kTunedTarget))
       ->check(target_problem)
       ->needs(dry_run);
   command->add_flag("--json", o->json, "One JSON object a line");

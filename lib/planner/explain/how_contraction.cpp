@@ -27,10 +27,9 @@ std::string tiles_of(KernelConstants& get) {
 }
 
 std::string how_wgmma(KernelConstants& get, const PlanKernel& k, std::string_view gpu) {
-  std::string s =
-      tiles_of(get) +
-      fmt::format("the tensor cores of sm_90a, {} stages of 128 bytes of k in shared memory",
-                  get("stages"));
+  std::string s = tiles_of(get) +
+                  fmt::format("tensor cores (wgmma), {} stages of 128 bytes of k in shared memory",
+                              get("stages"));
   s += get("alternate") ? "; pingpong: of two warpgroups one multiplies while one has its epilogue"
        : k.block > 384  ? "; cooperative: three warpgroups share a tile"
        : k.block > 256  ? "; cooperative: two warpgroups share a tile"
@@ -62,7 +61,7 @@ std::string how_image_rows(KernelConstants& get, const PlanKernel&, std::string_
   return fmt::format(
       "few channels: each warp of a warpgroup walks down an image with 16 neighbouring results; "
       "pixels come as they lie in memory, {} groups of rows ahead, and their fragments stay in "
-      "registers for all rows of {} filters on the tensor cores of sm_90a; {}",
+      "registers for all rows of {} filters on tensor cores (wgmma); {}",
       get("stages") - 1, get("tile_n"), estimated(get, gpu));
 }
 
@@ -148,13 +147,13 @@ std::string how_groups(KernelConstants& get, const PlanKernel&, std::string_view
 }
 std::string how_channels_gradient(KernelConstants& get, const PlanKernel&, std::string_view gpu) {
   return fmt::format(
-      "{} channels and {} filters: the tensor cores of sm_90a multiply rows of {} pixels in shared "
+      "{} channels and {} filters: tensor cores (wgmma) multiply rows of {} pixels in shared "
       "memory, at all taps of a row, with rows of gradients; loaded {} steps of rows ahead; {}",
       get("group"), get("gradient_group"), get("columns"), get("stages"), estimated(get, gpu));
 }
 std::string how_runs_gradient(KernelConstants& get, const PlanKernel&, std::string_view gpu) {
   return fmt::format(
-      "runs of {} channels and a row of taps, and {} filters a block: the tensor cores of sm_90a "
+      "runs of {} channels and a row of taps, and {} filters a block: tensor cores (wgmma) "
       "multiply rows of {} pixels in registers with rows of gradients in shared memory, {} stages; "
       "{}",
       get("group"), get("gradient_group"), get("columns"), get("stages"), estimated(get, gpu));

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "planner/explain/explain.hpp"
+#include "target/target.hpp"
 
 namespace sinter {
 namespace {
@@ -156,8 +157,9 @@ std::string explain_text(const PlanData& p, const Graph* graph,
   const Explanation e = explain(p, graph);
   std::string s = fmt::format("{}: {} kernel{}, workspace {} bytes", p.name, p.kernels.size(),
                               p.kernels.size() == 1 ? "" : "s", p.workspace_bytes);
-  s += p.architecture.empty() ? ", for every GPU from sm_80 on (--arch plans for one)\n"
-                              : fmt::format(", for {}\n", p.architecture);
+  s += p.architecture.empty()
+           ? fmt::format(", for every GPU from {} on (--arch plans for one)\n", kOldestTarget)
+           : fmt::format(", for {}\n", p.architecture);
   s += fmt::format("estimated at {:.1f} us on {}, of which each launch takes about {:.1f}{}\n\n",
                    e.microseconds, e.device, e.launch_microseconds,
                    e.file.empty() ? "" : "; lines are of " + e.file);
