@@ -29,7 +29,7 @@ catch_cases() {
 
 # wait_below N: waits until fewer than N steps run, and says how those that ended went.
 wait_below() {
-  local entry name pid start status count without left
+  local entry name pid start status count without why left
   while :; do
     left=()
     for entry in "${running[@]}"; do
@@ -44,7 +44,12 @@ wait_below() {
       [ -n "$count" ] || count=$(catch_cases "$logs/$name.log")
       without=$(sed -n 's/^OK (skipped=\([0-9]*\)).*/\1/p' "$logs/$name.log" | tail -n 1)
       skipped=$((skipped + ${without:-0}))  # of Python's unittest, which counts them among its tests
-      verdict "$name" "$status" $((SECONDS - start)) "${count:-1}"
+      why=$(tail -n 1 "$logs/$name.log" | sed -n "s/^$name: skipped, //p")
+      if [ "$status" -eq 77 ] && [ -n "$why" ]; then
+        skip "$name" "$why"
+      else
+        verdict "$name" "$status" $((SECONDS - start)) "${count:-1}"
+      fi
     done
     running=("${left[@]}")
     [ ${#running[@]} -lt "$1" ] && return
@@ -53,7 +58,8 @@ wait_below() {
 }
 
 # step NAME COMMAND...: one check, or as many as Catch2 or Python's unittest say they ran. It runs
-# beside others, as many at once as there are cores.
+# beside others, as many at once as there are cores. One that cannot run here exits with 77 and ends
+# with "NAME: skipped, WHY".
 step() {
   local name=$1
   shift
