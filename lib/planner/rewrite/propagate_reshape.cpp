@@ -9,10 +9,14 @@
 // what is quantised):
 //
 //     x [B, C] -> norm -> reshape [B, C / 32, 32] -> reduction [B, C / 32, 1]
+// =>
+//     x [B, C / 32, 32] (a view) -> norm over the last two dims -> reduction [B, C / 32, 1]
 //
 // And where whole rows are turned and then halved (heads that are normalised and rotated):
 //
 //     x [B, S, H, D] -> norm -> transpose [B, H, S, D] -> slices [B, H, S, D / 2]
+// =>
+//     x [B, H, S, D] (a view) -> norm -> slices [B, H, S, D / 2]
 #include <algorithm>
 #include <bit>
 

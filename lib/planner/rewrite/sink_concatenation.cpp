@@ -4,6 +4,10 @@
 //     f(a) --.                                   f(a) -> relu --.
 //             concatenate -> relu -> y    =>                     concatenate -> y
 //     g(b) --'                                   g(b) -> relu --'
+//
+//     scores --.                                 scores -> max --.
+//               concatenate -> max -> m     =>                    max -> m
+//     sink ----'                                 sink -----------'
 #include <algorithm>
 
 #include "lower/expansion.hpp"
