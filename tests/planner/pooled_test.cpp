@@ -1,5 +1,6 @@
 // Pooling behind a convolution: which kernel does it, and whether its values are right.
 #include "planner/images.hpp"
+#include "planner/spec/domain.hpp"
 
 namespace sinter::test {
 namespace {
@@ -65,6 +66,17 @@ TEST_CASE("other windows, and pixels that are no blocks, are pooled by a kernel 
       return k.as_contraction() && k.contraction().pooled.on();
     }));
   }
+}
+
+TEST_CASE("ports of pooled pixels are numbered anew with the others") {
+  KernelSpec spec;
+  spec.family = ContractionSpec{};
+  spec.ports.resize(3);
+  PooledPixels& pool = spec.contraction().pooled;
+  pool.of = 1, pool.port = 2;
+  drop_unused(spec);
+  CHECK(spec.ports.size() == 2);
+  CHECK((pool.of == 0 && pool.port == 1));
 }
 
 TEST_CASE("pooled pixels have the values of the two nodes") {

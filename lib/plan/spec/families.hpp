@@ -30,7 +30,7 @@ namespace sinter {
 
 // What every family's spec says of itself. It may also have
 //   own_bodies(self)   its bodies besides KernelSpec::body, of a constant or changing spec
-//   own_ports(self)    where it holds numbers of ports besides its statements, of either, too
+//   own_ports(self)    likewise: where it holds numbers of ports besides its statements
 template <class Spec>
 concept FamilySpec = requires(const Spec s, int rank) {
   // The domain's indices are in groups, each of which has a meaning of its own: where these end.
