@@ -79,7 +79,7 @@ Result<PlanCache::Impl::ClassPlan> PlanCache::Impl::plan_class(Graph& graph, Ext
   std::vector<ClassSource> beside;
   auto plan = classes->plan(graph, extents, &beside);
   SINTER_TRY(plan);
-  return ClassPlan{std::move(*plan), std::move(beside)};
+  return ClassPlan{*plan, std::move(beside)};
 }
 
 // `plan`: where it is made already.

@@ -192,7 +192,7 @@ Result<Prepared> prepare(Graph& graph, PlanOptions options) {
   });
   auto of_calls = finished(std::move(rest), options);
   SINTER_TRY(of_calls);
-  Prepared result{std::nullopt, std::move(*of_calls)};
+  Prepared result{std::nullopt, *of_calls};
   const bool folds = has_output(first);
   if (!folds && halves.constants.kernels.empty()) return result;
 

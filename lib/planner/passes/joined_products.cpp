@@ -267,7 +267,7 @@ class Joiner {
     const auto writer = sum ? writer_for(read.tensor, reader) : std::nullopt;
     if (!writer || multiplied(kernels_[*writer]) != multiplied(second)) return {};
     Temporaries tried = temporaries_;
-    const auto packed = with_packed_rows(kernels_[*writer], second, tried);
+    auto packed = with_packed_rows(kernels_[*writer], second, tried);
     const KernelSpec& first = packed ? packed->product : kernels_[*writer];
     const auto result = stored(first);
     if (!result ||

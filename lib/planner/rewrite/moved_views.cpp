@@ -4,6 +4,7 @@
 
 #include "lower/expansion.hpp"
 #include "lower/op_kinds.hpp"
+#include "planner/rewrite/pass.hpp"
 
 namespace sinter {
 
