@@ -30,7 +30,7 @@ constexpr std::size_t kLogLines = 12, kLogBytes = 2000;
 
 // Families by what is left of a compilation when its front end is done, which the bytes of text do
 // not tell: of gradients of attention 1,188 ms of processor time, of attention 1,017, of a
-// convolution 418 (tools/benchmarks/RESULTS.md, Cold plans).
+// convolution 418 (tools/benchmarks/results/cold_plans.md).
 constexpr std::string_view kLongFamilies[] = {"sinter/device/family/attention_backward",
                                               "sinter/device/family/attention_"};
 

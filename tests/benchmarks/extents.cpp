@@ -1,6 +1,6 @@
 // Plans of a class of extents beside plans of constant extents, on the GPU at hand: a graph of many
-// shapes from one PlanCache, and each shape compiled for itself. Prints the rows of RESULTS.md, and
-// how many compilations the cache needed.
+// shapes from one PlanCache, and each shape compiled for itself. Prints the rows of
+// extents_that_change.md, and how many compilations the cache needed.
 //
 //   sinter_extents [llama|gpt|resnet] [--kernels PERCENT] [--estimates] [--sources FOLDER]
 //   [--calls COUNT] [SHAPE...]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The graphs of the tables in RESULTS.md: graphs.py FOLDER writes one file each, named table-row."""
+"""The graphs of the tables under results/: graphs.py FOLDER writes one file each, named table-row."""
 import os
 import re
 import sys
@@ -195,7 +195,7 @@ ATTENTION = {
     "32 x 16 heads, 512, d 64": (32, 16, 16, 512, 512, 64),
 }
 
-TABLES = {  # by table, the rows in the words of RESULTS.md; "traffic" or "rate" is what counts
+TABLES = {  # by table, the rows in the words of results/; "traffic" or "rate" is what counts
     "memory-bound": ("traffic", {
         **{f"{op} {r} x {c}": norm(op, r, c) for op, r, c in [
             ("rmsnorm", 16384, 4096), ("layernorm", 8192, 8192), ("layernorm", 131072, 128)]},
