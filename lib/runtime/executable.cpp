@@ -134,8 +134,7 @@ void put_numbers(const ArgumentImage& image, std::span<void* const> pointers,
   }
 }
 
-Executable::Impl::Impl(Plan p, Device d)
-    : plan(std::move(p)), device(d), bindings(plan.data().tensors) {}
+Executable::Impl::Impl(Plan p, Device d) : plan(p), device(d), bindings(plan.data().tensors) {}
 
 Status Executable::Impl::check(std::span<const Binding> found, Workspace workspace,
                                std::span<void*> pointers) const {
