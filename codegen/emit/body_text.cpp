@@ -164,6 +164,8 @@ std::string BodyText::load(const Statement& s, int i) const {
 std::string BodyText::pointwise(const Statement& s, int i) const {
   if (const int d = divisor(i); d >= 0)
     return fmt::format("sinter::math::divide({}, {})", operand(s, 0), divisor_name(d));
+  if (divides_by_constant(i))
+    return fmt::format("sinter::math::divide_by_constant({}, {})", operand(s, 0), operand(s, 1));
   if (const int a = fused_product(s); a >= 0) {
     const Statement& product = statement(s.args[static_cast<std::size_t>(a)]);
     const bool of_sum = scaled(product);
@@ -246,10 +248,14 @@ std::string BodyText::gather(const Statement& s, int i) const {
 }
 
 std::string BodyText::constant(const Statement& s) const {
-  const KernelScalar& scalar = spec_.scalars[static_cast<std::size_t>(s.port)];
-  return writes_constants_ && !scalar.bound
-             ? literal(scalar.value, fits_f32(scalar.type) ? DataType::f32 : DataType::f64)
+  return writes_constants_ && !spec_.scalars[static_cast<std::size_t>(s.port)].bound
+             ? written_out(s)
              : "args." + at(kernel_.scalar_value, s.port);
+}
+
+std::string BodyText::written_out(const Statement& s) const {
+  const KernelScalar& scalar = spec_.scalars[static_cast<std::size_t>(s.port)];
+  return literal(scalar.value, fits_f32(scalar.type) ? DataType::f32 : DataType::f64);
 }
 
 std::string BodyText::expression(int i) const {
@@ -259,7 +265,8 @@ std::string BodyText::expression(int i) const {
       return load(s, i);
     case StatementKind::scalar: {
       const DataType type = spec_.scalars[static_cast<std::size_t>(s.port)].type;
-      return cast(constant(s), fits_f32(type) ? DataType::f32 : DataType::f64, s.arithmetic);
+      return cast(is_constant_divisor(i) ? written_out(s) : constant(s),
+                  fits_f32(type) ? DataType::f32 : DataType::f64, s.arithmetic);
     }
     case StatementKind::index:
       if (counts_from_vector(i))

@@ -49,6 +49,23 @@ int StatementForms::divisor(int i) const {
   return (by.per_row || of_segment(s.args[1])) && by.arithmetic == DataType::f32 ? s.args[1] : -1;
 }
 
+bool StatementForms::divides_by_constant(int i) const {
+  const Statement& s = statement(i);
+  if (s.kind != StatementKind::pointwise || s.mode != PointwiseMode::div ||
+      s.arithmetic != DataType::f32 || !(spec_.as_pointwise() || spec_.as_contraction()))
+    return false;
+  const Statement& by = statement(s.args[1]);
+  return by.kind == StatementKind::scalar && by.arithmetic == DataType::f32 &&
+         !spec_.scalars[static_cast<std::size_t>(by.port)].bound;
+}
+
+bool StatementForms::is_constant_divisor(int i) const {
+  if (statement(i).kind != StatementKind::scalar) return false;
+  for (int user = i + 1; user < size(); ++user)
+    if (divides_by_constant(user) && statement(user).args[1] == i) return true;
+  return false;
+}
+
 bool StatementForms::is_power_of_two(int divisor) const {
   const Statement& s = statement(divisor);
   return s.kind == StatementKind::convert && s.type == DataType::f8e8m0;

@@ -13,6 +13,7 @@ import corpus_biases  # noqa: F401
 import corpus_calls  # noqa: F401
 import corpus_chained  # noqa: F401
 import corpus_computed_biases  # noqa: F401
+import corpus_constants  # noqa: F401
 import corpus_convolution  # noqa: F401
 import corpus_depthwise  # noqa: F401
 import corpus_doubles  # noqa: F401
