@@ -367,7 +367,8 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const PlanCo
   return kernels;
 }
 
-bool expands_faster(const KernelSpec& spec, double microseconds) {
+bool gradients_expand_faster(const KernelSpec& spec, double microseconds,
+                             const DeviceModel& device) {
   using Backward = AttentionBackwardSpec;
   const Backward& a = spec.attention_backward();
   if (a.q.type != DataType::f32 || !a.plain() || !a.mask.statements.empty() || !a.wants_dq() ||
@@ -380,7 +381,10 @@ bool expands_faster(const KernelSpec& spec, double microseconds) {
   if (pairs * kBytes > kMostBytes) return false;
   const bool narrow = std::max(spec.extent[Backward::d], spec.extent[Backward::e]) <= 64;
   constexpr double kBeside = 15;  // the kernels before and behind it
-  return microseconds + kBeside > (narrow ? 25 + 43e-6 * pairs : 50 + 31e-6 * pairs);
+  // The expansion's kernels, microseconds, and clocks of an SM a pair. (Of f32 on an H200.)
+  constexpr double kKernels = 50, kKernelsNarrow = 25, kPair = 6.5, kPairNarrow = 9.1;
+  const double clocks = pairs * (narrow ? kPairNarrow : kPair) / device.sms;
+  return microseconds + kBeside > (narrow ? kKernelsNarrow : kKernels) + clocks / device.clock;
 }
 
 }  // namespace sinter

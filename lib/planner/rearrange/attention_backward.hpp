@@ -16,6 +16,7 @@ std::vector<KernelSpec> attention_backward_kernels(KernelSpec spec, const PlanCo
 // Whether the expansion, whose scores are in memory, is faster than one kernel, where it has room:
 // of f32 operands, whose products the kernel makes of three, and a plain softmax. (h8 s2048 causal
 // on an H200, us, one kernel and the expansion: d128 1,581 and 1,070, d64 719 and 1,381.)
-bool expands_faster(const KernelSpec& spec, double microseconds);
+bool gradients_expand_faster(const KernelSpec& spec, double microseconds,
+                             const DeviceModel& device);
 
 }  // namespace sinter

@@ -309,7 +309,7 @@ bool can_run_attention_backward(const FusionState& state, KernelSpec spec) {
        attention_backward_kernels(std::move(spec), state.context(), state.overwritten(), tried)) {
     if (!kernel.as_attention_backward()) continue;
     const auto plan = plan_attention_backward(kernel, state.device());
-    if (!plan || expands_faster(kernel, plan->microseconds)) return false;
+    if (!plan || gradients_expand_faster(kernel, plan->microseconds, state.device())) return false;
   }
   return true;
 }

@@ -310,14 +310,15 @@ bool plan_backward_by_warpgroups(const KernelSpec& spec, const DeviceModel& devi
   if (e.windows > 1) e.grid = clamp_grid(heads_of_windows(spec, e.windows) / a.group);
 
   // What all SMs multiply, at the share that was measured; or what memory brings.
-  constexpr double kStart = 4;                 // microseconds
+  constexpr double kEnds = 1;                  // microseconds of the first and the last tile
   const double reached = e.wide ? 0.45 : 0.6;  // wide: 0.40 (d256), 0.45 (d192 and 128)
   const double flops = 2 * pairs_of_an_sm(spec, e, heads, tiles, device) *
                        static_cast<double>(depths_multiplied(spec));
   double us = flops / device.tensor_operations / reached / device.clock;
   if (e.consumers == 1) us = std::max(us, microseconds_of_few_keys(e, spec, e.grid, device));
   e.microseconds =
-      kStart + std::max(us, bytes_moved(spec) / device.memory_bandwidth) +
+      device.kernel_microseconds() + kEnds +
+      std::max(us, bytes_moved(spec) / device.memory_bandwidth) +
       microseconds_of_dbias(
           spec, e.windows > 1 && !e.parts_of_dq() ? e.grid : static_cast<double>(heads * a.group));
   e.entries_first = shares_pairs(spec);

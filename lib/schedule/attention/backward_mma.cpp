@@ -48,7 +48,8 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
   if (!order_tiles(spec, heads, tiles, device, e)) return false;
 
   // As forward by warps, of what was measured.
-  constexpr double kStart = 4;  // microseconds
+  constexpr double kEnds = 1;  // microseconds of the first and the last tile
+  const double start = device.kernel_microseconds() + kEnds;
   // Numbers of tf32 run at half the rate; of f32 there are three for one, which are split again for
   // each product.
   constexpr double kTf32 = 0.35, kF32 = 0.12;
@@ -70,11 +71,11 @@ bool plan_backward_by_warps(const KernelSpec& spec, const DeviceModel& device,
     constexpr double kBusy = 1.4, kOfPart = 16, kOfPartNarrow = 4;
     const double of_rows = rows * (narrow ? kRowF32Narrow : kRowF32);
     e.microseconds =
-        kStart + (a.parts > 1 ? kBusy * of_rows + (narrow ? kOfPartNarrow : kOfPart) : of_rows);
+        start + (a.parts > 1 ? kBusy * of_rows + (narrow ? kOfPartNarrow : kOfPart) : of_rows);
     return true;
   }
-  e.microseconds = kStart + std::max(flops / device.mma_operations / reached / device.clock,
-                                     bytes_moved(spec) / device.memory_bandwidth);
+  e.microseconds = start + std::max(flops / device.mma_operations / reached / device.clock,
+                                    bytes_moved(spec) / device.memory_bandwidth);
   return true;
 }
 

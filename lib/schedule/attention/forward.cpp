@@ -225,16 +225,16 @@ void choose_key_blocks(const KernelSpec& spec, double items, const DeviceModel& 
 double microseconds_beside(const KernelSpec& spec, const AttentionConfig& e, double items,
                            const DeviceModel& device) {
   constexpr double kClocks[] = {0.2, 0.175, 0.145};  // of a score, by CTAs on an SM
-  // Microseconds of a kernel and of each tile of rows; how uneven; how much more than other kernels
-  // it has of the memory's bandwidth.
-  constexpr double kStart = 3, kTile = 0.35, kUneven = 1.1, kStreamed = 1.12;
+  // Microseconds of each tile of rows; how uneven; how much more than other kernels it has of the
+  // memory's bandwidth.
+  constexpr double kTile = 0.35, kUneven = 1.1, kStreamed = 1.12;
   const double slots = device.sms * e.least_blocks;
   const double of_sm =
       items > slots ? std::ceil(items / slots) * e.least_blocks
                     : std::min<double>(e.least_blocks, std::ceil(kUneven * items / device.sms));
   const double scores =
       up(static_cast<std::int64_t>(keys_of_a_row(spec)), e.tile_k) * static_cast<double>(e.tile_q);
-  return kStart +
+  return device.kernel_microseconds() +
          std::max(of_sm * (scores * kClocks[e.least_blocks - 1] / device.clock + kTile),
                   bytes_of_attention(spec, e, device) / (kStreamed * device.memory_bandwidth));
 }

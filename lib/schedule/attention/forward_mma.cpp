@@ -175,7 +175,8 @@ double microseconds_by_warps(const KernelSpec& spec, const AttentionConfig& e, d
   // d128 418, causal 142 and 290; d256 1,007.)
   // Of tf32 what b4 h32 s4096 d128 took on an H200, 5,230 us; of f32, b2 h16 s1024 d128 308, d64
   // 162, b4 h12 s512 d64 66.5.
-  constexpr double kReached = 0.62, kOneBlock = 0.54, kStart = 4;  // microseconds
+  constexpr double kReached = 0.62, kOneBlock = 0.54;
+  constexpr double kEnds = 1;  // microseconds of the first and the last tile
   constexpr double kTf32 = 0.396, kF32 = 0.2;
   const double operations = device.mma_operations * (e.q.map.type == DataType::f32    ? kF32
                                                      : e.q.map.type == DataType::tf32 ? kTf32
@@ -195,7 +196,7 @@ double microseconds_by_warps(const KernelSpec& spec, const AttentionConfig& e, d
       std::min(device.memory_bandwidth, std::min<double>(e.grid, device.sms) * device.sm_bandwidth);
   constexpr double kOfCta = 1;  // until its first keys have come
   const double rounds = std::ceil(items / (device.sms * beside));
-  return kStart + (converts ? (rounds - 1) * kOfCta : 0) +
+  return device.kernel_microseconds() + kEnds + (converts ? (rounds - 1) * kOfCta : 0) +
          std::max({each * tiles_k * tile / operations / reached / device.clock,
                    bytes_of_attention(spec, e, device) / bandwidth,
                    rounds * tiles_k * cycles_of_widening(e, depth, width) / device.clock});

@@ -281,7 +281,7 @@ double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e,
   return std::max(bytes - keys * unseen_share(spec) * of_key, 0.0);
 }
 
-// What an SM multiplies, 4096 operations a clock, at the share that was measured, one consumer
+// What an SM multiplies, at the share that was measured, one consumer
 // without another to overlap with at half of that, twice as many of f8, where the softmax may take
 // longer; or what memory brings to so many SMs. (Wide: 66 x 128 heads 576 and 512, 4096 keys, 162
 // us estimated, 148 on an H100. f8, b4 h32 s4096, d128 and d64 on an H200: 1,270 and 1,270, 1,464
@@ -289,7 +289,7 @@ double bytes_of_attention(const KernelSpec& spec, const AttentionConfig& e,
 double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig& e, double items,
                                   const DeviceModel& device) {
   constexpr double kReached = 0.65, kReachedWide = 0.55;
-  constexpr double kStart = 4, kStartFew = 3;  // microseconds
+  constexpr double kEnds = 1;  // microseconds of the first and the last tile of many rows
   // Of few rows: what one consumer reaches alone, and one SM of its bandwidth. (On an H200, b4 h32
   // of 8, d128: 8192 keys by 32 CTAs 68 us; b1, 16384 keys by 64 CTAs and by 128 22.4 and 24.4.)
   constexpr double kReachedFew = 0.57, kOfSm = 0.7;
@@ -364,7 +364,7 @@ double microseconds_by_warpgroups(const KernelSpec& spec, const AttentionConfig&
                             ? bytes * longest / e.grid * streamed(e.grid)
                             : bytes / items *
                                   (std::floor(items / e.grid) * streamed(e.grid) + streamed(rest));
-  return (few ? kStartFew : kStart) +
+  return device.kernel_microseconds() + (few ? 0 : kEnds) +
          (shares || cluster ? microseconds_of_join(e, items, static_cast<int>(width), device) : 0) +
          std::max({in_row * clocks * e.least_blocks / device.clock, memory,
                    read_by_tiles / device.memory_bandwidth});

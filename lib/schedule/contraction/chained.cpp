@@ -85,12 +85,12 @@ std::optional<ChainedPlan> plan_chained(const KernelSpec& spec, const DeviceMode
   e.packing = choose_packing(plan.spec, e.n_fastest ? of.first_n() : of.first_m(), 8);
 
   // What an SM multiplies of its tiles, or what memory brings.
-  constexpr double kStart = 3;  // microseconds
   const double depth = static_cast<double>(spec.extent[k]),
                rounds = std::ceil(static_cast<double>(tiles) / device.sms);
   const double tile = 2.0 * e.tile_m * e.middle * (depth + e.columns);
-  e.microseconds = kStart + std::max(rounds * tile / device.tensor_operations / device.clock,
-                                     bytes_moved(spec) / device.memory_bandwidth);
+  e.microseconds = device.kernel_microseconds() +
+                   std::max(rounds * tile / device.tensor_operations / device.clock,
+                            bytes_moved(spec) / device.memory_bandwidth);
   // What is won is a launch and the way through memory (64 x 128 x 128 x 128 on an H200: 2.70 us,
   // 3.05 as two kernels). A chain is not split along k, and an SM's next tile waits for this one's
   // end, so that long sums and many tiles are left to two kernels.
