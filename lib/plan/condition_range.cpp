@@ -49,8 +49,11 @@ Interval range(M mode, const Interval& x, const Interval& y) {
     case By::remainder:
       break;
   }
-  const double by = y.low, first = std::floor(x.low / by) * by;
-  if (x.low >= 0 && x.high < first + by) return {x.low - first, x.high - first};
+  const double by = y.low;  // as range_of_remainder() of the device library
+  if (x.low >= 0 && x.high - x.low < by) {
+    const double first = std::fmod(x.low, by), last = std::fmod(x.high, by);
+    if (first <= last) return {first, last};
+  }
   return {x.low < 0 ? -by : 0, by};
 }
 

@@ -62,6 +62,12 @@ def strided_blocks(g, row, column, size=128):
     return g.pointwise("cmp_eq", "seen", *of)
 
 
+def fractions(g, row, column):
+    """The first keys of each third of 512."""
+    rest = g.pointwise("mod", "rest", column, g.value("third", 512 / 3))
+    return either(g, g.pointwise("cmp_lt", "first", rest, g.value("first_keys", 10)), g.pointwise("cmp_eq", "own", column, row))
+
+
 def chunks(g, row, column, size=100):
     """Every fourth key of the row's own chunk."""
     of = [g.pointwise("floor", t + "_chunk", g.pointwise("div", t + "_share", x, g.value("size", size))) for t, x in (("row", row), ("column", column))]
@@ -162,6 +168,8 @@ written_out("chunks", chunks, sq=300, skv=330)
 biased("bias_prefix", prefix)
 biased("bias_unseen_rows", two_parts, sq=300, skv=330, d=128)
 biased("bias_first_keys_softcap", first_keys, softcap=4.0, d=72)
+# A divisor that is no integer: 3 times the nearest number of 32 bits is above 512, but rounds to it.
+written_out("fractions", fractions, sq=140, skv=700)
 # So few rows over so many keys that parts of these are shares of what is visited.
 biased("parts_prefix", lambda g, row, column: prefix(g, row, column, 1700), h=1, sq=100, skv=2500)
 biased("parts_strided_blocks", strided_blocks, h=1, sq=130, skv=4000, d=128, stats=False)
@@ -187,7 +195,7 @@ biased("gradients_visited_last_keys", last_keys, h=34, sq=300, skv=300, backward
 biased("gradients_visited_last_keys_one_order", last_keys, h=34, sq=300, skv=300, backward=True, of_gradients={"deterministic": True})
 
 
-def softcapped(name, number, sq=300, skv=300, d=64, cap=30.0):
+def softcapped(name, number, sq=300, skv=300, d=64, cap=30.0, added=None):
     """A large negative number added to scores that a softcap bounds."""
     g = Graph("attention_index_mask_" + name, "bf16")
     for t, rows in (("q", sq), ("k", skv), ("v", skv)):
@@ -199,6 +207,8 @@ def softcapped(name, number, sq=300, skv=300, d=64, cap=30.0):
     seen = g.pointwise("logical_and", "seen", g.pointwise("cmp_lt", "in_window", apart, g.value("window", 100)),
                        g.pointwise("cmp_ge", "past", apart, g.value("zero", 0)))
     bias = g.pointwise("binary_select", "bias", g.value("nothing_added", 0.0), g.value("hidden", number), seen)
+    if added:
+        g.tensor(bias, data_type=added)
     g.node("softmax", {"X": g.pointwise("add", "masked", x, bias)}, {"Y": "p", "Stats": "stats"})
     g.matmul("p", "v", "o")
     g.output("o")
@@ -207,3 +217,6 @@ def softcapped(name, number, sq=300, skv=300, d=64, cap=30.0):
 
 softcapped("added_number", -1e9)
 softcapped("added_number_wide", -3.3895313892515355e38, sq=150, skv=200, d=256)
+# Types that do not hold the number: nothing is hidden, or little.
+softcapped("added_u8", -1e9, sq=150, skv=200, added="u8")
+softcapped("added_f8", -1e9, sq=150, skv=200, added="f8e4m3")

@@ -55,9 +55,12 @@ SINTER_DEVICE Range<T> range_of_equal(const Range<T>& x, const Range<T>& y) {
 // A remainder by a number above 0, with the sign of the dividend.
 template <class Formula, class T>
 SINTER_DEVICE Range<T> range_of_remainder(const Range<T>& x, const Range<T>& divisor) {
-  const T by = divisor.low, first = ::floor(x.low / by) * by;
-  if (x.low >= 0 && first <= x.low && x.high < first + by)
-    return {Formula::apply(x.low, by), Formula::apply(x.high, by)};
+  // Within one period remainders grow: the last is then no smaller than the first.
+  const T by = divisor.low;
+  if (x.low >= 0 && x.high - x.low < by) {
+    const T first = Formula::apply(x.low, by), last = Formula::apply(x.high, by);
+    if (first <= last) return {first, last};
+  }
   return {x.low < 0 ? -by : 0, by};
 }
 

@@ -86,6 +86,7 @@ class HandsOutTiles : public NumberedTiles<Config, S> {
     int number = shared_by_warp(round == 0 ? take(args) : taken_);
     queue_.pipe().acquire(queue_.state(round));
     auto& slot = queue_.template slot<S, Bounds>(round);
+    static_assert(!(PacksSequences<Bounds> && MasksTiles<Bounds>));  // each lane takes for itself
     if constexpr (PacksSequences<Bounds>)
 #pragma unroll 1
       for (; number < S::items; number = take(args)) {

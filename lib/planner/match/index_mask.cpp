@@ -158,13 +158,14 @@ bool is_value(const FusionState& state, TensorId t, double value) {
 }
 
 // Where `t` is select(condition, seen, a value that hides()), or with these two exchanged: the
-// other value.
+// other value. Types of 8 bits and integers would not hold what hides, but 0 or their least number.
 template <class Hides>
 std::optional<TensorId> selected(const FusionState& state, TensorId t, const Hides& hides,
                                  bool& whole, AttentionBand& band, IndexMask& mask,
                                  bool chunks = true) {
   const auto* const a = pointwise(state, t);
-  if (!a || a->mode != M::binary_select) return {};
+  const DataType type = state.graph().type(t);
+  if (!a || a->mode != M::binary_select || !is_floating(type) || info(type).bytes < 2) return {};
   for (std::size_t side : {std::size_t{1}, std::size_t{0}})
     if (hides(input(state, t, side))) {
       mask = {input(state, t, 2), side == 1};
