@@ -118,6 +118,9 @@ void BodyText::print(TextWriter& out, int i) const {
     out.line("{};", accumulation(s));
   else
     out.line("const {} {} = {};", value_type(s.arithmetic), name(i), expression(i));
+  if (s.kind == StatementKind::scalar && !divisor_name(i).empty() && prepared_.empty() &&
+      !spec_.as_rowwise())
+    out.line("const {} {}({});", divisor_type(i), divisor_name(i), name(i));
 }
 
 std::string BodyText::kept(int i) const { return fmt::format("fragment.kept.{}[e]", name(i)); }
@@ -164,8 +167,6 @@ std::string BodyText::load(const Statement& s, int i) const {
 std::string BodyText::pointwise(const Statement& s, int i) const {
   if (const int d = divisor(i); d >= 0)
     return fmt::format("sinter::math::divide({}, {})", operand(s, 0), divisor_name(d));
-  if (divides_by_constant(i))
-    return fmt::format("sinter::math::divide_by_constant({}, {})", operand(s, 0), operand(s, 1));
   if (const int a = fused_product(s); a >= 0) {
     const Statement& product = statement(s.args[static_cast<std::size_t>(a)]);
     const bool of_sum = scaled(product);
@@ -248,14 +249,10 @@ std::string BodyText::gather(const Statement& s, int i) const {
 }
 
 std::string BodyText::constant(const Statement& s) const {
-  return writes_constants_ && !spec_.scalars[static_cast<std::size_t>(s.port)].bound
-             ? written_out(s)
-             : "args." + at(kernel_.scalar_value, s.port);
-}
-
-std::string BodyText::written_out(const Statement& s) const {
   const KernelScalar& scalar = spec_.scalars[static_cast<std::size_t>(s.port)];
-  return literal(scalar.value, fits_f32(scalar.type) ? DataType::f32 : DataType::f64);
+  return writes_constants_ && !scalar.bound
+             ? literal(scalar.value, fits_f32(scalar.type) ? DataType::f32 : DataType::f64)
+             : "args." + at(kernel_.scalar_value, s.port);
 }
 
 std::string BodyText::expression(int i) const {
@@ -265,8 +262,7 @@ std::string BodyText::expression(int i) const {
       return load(s, i);
     case StatementKind::scalar: {
       const DataType type = spec_.scalars[static_cast<std::size_t>(s.port)].type;
-      return cast(is_constant_divisor(i) ? written_out(s) : constant(s),
-                  fits_f32(type) ? DataType::f32 : DataType::f64, s.arithmetic);
+      return cast(constant(s), fits_f32(type) ? DataType::f32 : DataType::f64, s.arithmetic);
     }
     case StatementKind::index:
       if (counts_from_vector(i))

@@ -71,7 +71,6 @@ class BodyText : public StatementForms {
   std::string gather(const Statement& s, int i) const;
   std::string gather_operands(const Gather& g) const;
   std::string integer(int port) const;
-  std::string written_out(const Statement& scalar) const;
 
   const KernelNames& kernel_;
   std::vector<bool> near_;

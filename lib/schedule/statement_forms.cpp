@@ -45,25 +45,12 @@ int StatementForms::divisor(int i) const {
     return is_prepared(s.args[1]) && !is_prepared(i) && by.arithmetic == DataType::f32 ? s.args[1]
                                                                                        : -1;
   }
+  // A number of the graph is prepared by each thread, out of the loops over its elements.
+  if (by.kind == StatementKind::scalar && by.arithmetic == DataType::f32 &&
+      (spec_.as_pointwise() || spec_.as_contraction()))
+    return s.args[1];
   if (!spec_.as_rowwise() || s.per_row || of_segment(i)) return -1;
   return (by.per_row || of_segment(s.args[1])) && by.arithmetic == DataType::f32 ? s.args[1] : -1;
-}
-
-bool StatementForms::divides_by_constant(int i) const {
-  const Statement& s = statement(i);
-  if (s.kind != StatementKind::pointwise || s.mode != PointwiseMode::div ||
-      s.arithmetic != DataType::f32 || !(spec_.as_pointwise() || spec_.as_contraction()))
-    return false;
-  const Statement& by = statement(s.args[1]);
-  return by.kind == StatementKind::scalar && by.arithmetic == DataType::f32 &&
-         !spec_.scalars[static_cast<std::size_t>(by.port)].bound;
-}
-
-bool StatementForms::is_constant_divisor(int i) const {
-  if (statement(i).kind != StatementKind::scalar) return false;
-  for (int user = i + 1; user < size(); ++user)
-    if (divides_by_constant(user) && statement(user).args[1] == i) return true;
-  return false;
 }
 
 bool StatementForms::is_power_of_two(int divisor) const {

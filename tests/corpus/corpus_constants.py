@@ -1,4 +1,4 @@
-"""Divisions by numbers of the graph, which compilers know: of elements and of results of products."""
+"""Divisions by numbers of the graph: of elements and of results of products."""
 from corpus_graph import Graph, channels_last
 
 NUMBERS = {"six": 6.0, "tenth": 0.1, "minus_seven": -7.0, "large": 1e30, "huge": 3e38, "tiny": 1e-38, "zero": 0.0}

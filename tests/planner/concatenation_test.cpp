@@ -110,8 +110,9 @@ TEST_CASE("a part of a concatenation that others read lies in it, unless they ne
                  w = g.tensor({.name = "w", .dim = {1, 64, 64}}), a = relu(matmul(x, w)),
                  b = relu(matmul(reader == Reader::reshape ? reshape(a, {1, 16, 64}) : a, w)),
                  shaped = reshape(b, {2, 8, 64});
-    g.output(concatenate({a, reader == Reader::reshape ? shaped : b}, 1), "y");
-    CHECK((kernels(g).size() == 2) == (reader == Reader::product));
+    const Tensor both = concatenate({a, reader == Reader::reshape ? shaped : b}, 1);
+    g.output(matmul(both, w), "y");
+    CHECK((kernels(g).size() == 3) == (reader == Reader::product));
   }
 }
 

@@ -1,6 +1,6 @@
 // The functions that sinter/ops/pointwise.hpp is written in, for float and double. NVRTC knows the
 // functions of the CUDA math library without a header. No fast-math variants: division and square
-// root are IEEE, subnormals are kept.
+// root are IEEE (but see Divisor), subnormals are kept.
 #pragma once
 #include "sinter/device/core/hardware.cuh"
 
@@ -61,13 +61,14 @@ SINTER_DEVICE double fast_reciprocal(double x) { return 1 / x; }
 SINTER_DEVICE float fast_exp2(float x) { return hardware::exp2(x); }
 SINTER_DEVICE double fast_exp2(double x) { return exp2(x); }
 // Division of many numbers by one, without the branches of x / y: with |y| scaled to just below 1,
-// and the rounded reciprocal of that, the exact remainder of a first quotient corrects it (Markstein,
-// "Computation of elementary functions on the IBM RISC System/6000 processor", 1990). What is left
-// before the rounding is an error of 2^-44 of the quotient: exact quotients come out as they are,
-// and others correctly rounded unless they lie so close to the middle between two floats. Below
-// 2^-100 remainders are not exact, and a quotient may be off by two units in the last place. Where
-// there is no remainder, the first quotient is infinity, zero or NaN. As the scale has y's sign and
-// the remainder is taken negative, what is added to a quotient of zero is -0 and leaves its sign.
+// and the rounded reciprocal of that, the exact remainder of a first quotient corrects it
+// (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990).
+// What is left before the rounding is an error of 2^-44 of the quotient: exact quotients come out
+// as they are, and others correctly rounded unless they lie so close to the middle between two
+// floats. Below 2^-100 remainders are not exact, and a quotient may be off by two units in the last
+// place. Where there is no remainder, the first quotient is infinity, zero or NaN. As the scale has
+// y's sign and the remainder is taken negative, what is added to a quotient of zero is -0 and
+// leaves its sign. A quotient within two units of the largest number may be infinite.
 struct Divisor {
   float near_one, reciprocal, scale;
 
@@ -116,8 +117,8 @@ template <class T>
 SINTER_DEVICE T select(bool condition, T a, T b) {
   return condition ? a : b;
 }
-// NaN in either operand gives NaN; -0 lies below +0. Doubles that compare equal differ in no bit but
-// the sign of a zero.
+// NaN in either operand gives NaN; -0 lies below +0. Doubles that compare equal differ in no bit
+// but the sign of a zero.
 SINTER_DEVICE float minimum(float a, float b) { return hardware::minimum(a, b); }
 SINTER_DEVICE float maximum(float a, float b) { return hardware::maximum(a, b); }
 SINTER_DEVICE double minimum(double a, double b) {
@@ -146,22 +147,25 @@ SINTER_DEVICE T product(T a, T b) {
 }
 
 // What the standard normal has beyond t >= 0: exp(-t^2 / 2) times a slowly falling function (Mills'
-// ratio), here a quotient of polynomials with positive coefficients (minimax for t <= 14.5, relative
-// error below 2^-25; beyond, the product is 0). So nothing cancels: 6 ulp, and as many more as the
-// rounding of t^2 makes. The square root of the exponential is a normal number where the product is
-// not 0, so that one instruction gives it, and is multiplied twice.
+// ratio), here a quotient of polynomials with positive coefficients (minimax for t <= 14.5,
+// relative error below 2^-25; beyond, the product is 0). So nothing cancels: 6 ulp, and as many
+// more as the rounding of t^2 makes. The square root of the exponential is a normal number where
+// the product is not 0, so that one instruction gives it, and is multiplied twice.
 SINTER_DEVICE float normal_tail(float t) {
   const float root = fast_exp2(-0.36067376f * (t * t));
   const float p = fma(fma(fma(fma(0.00409293873f, t, 0.040470209f), t, 0.182740197f), t,  //
-                          0.437609166f), t, 0.5f);
-  const float q = fma(fma(fma(fma(fma(0.0102593489f, t, 0.101450503f), t, 0.468166649f), t,
-                              1.20041931f), t, 1.67310321f), t, 1.0f);
+                          0.437609166f),
+                      t, 0.5f);
+  const float q =
+      fma(fma(fma(fma(fma(0.0102593489f, t, 0.101450503f), t, 0.468166649f), t, 1.20041931f), t,
+              1.67310321f),
+          t, 1.0f);
   return root * (root * (p * fast_reciprocal(q)));
 }
 SINTER_DEVICE double normal_tail(double t) { return ::normcdf(-t); }
 
-// exp(x) - 1 for x <= 0. With x = n log 2 + r it is 2^n (exp(r) - 1) + (2^n - 1); the polynomial has
-// a relative error below 2^-26. Below -30 the result is -1. 1.5 ulp.
+// exp(x) - 1 for x <= 0. With x = n log 2 + r it is 2^n (exp(r) - 1) + (2^n - 1); the polynomial
+// has a relative error below 2^-26. Below -30 the result is -1. 1.5 ulp.
 SINTER_DEVICE float expm1_nonpositive(float x) {
   constexpr float kRound = 12583039.0f;  // 1.5 * 2^23 + 127: the last bits of a sum are n + 127
   const float bounded = maximum(x, -30.0f);
@@ -169,7 +173,8 @@ SINTER_DEVICE float expm1_nonpositive(float x) {
   const float power = __uint_as_float(__float_as_uint(rounded) << 23);
   const float r = fma(rounded - kRound, -0.693147181f, bounded);
   const float p = fma(fma(fma(fma(0.00138690043f, r, 0.00836643949f), r, 0.0416674577f), r,  //
-                          0.16666545f), r, 0.49999997f);
+                          0.16666545f),
+                      r, 0.49999997f);
   return fma(power, fma(r * r, p, r), power - 1.0f);
 }
 SINTER_DEVICE double expm1_nonpositive(double x) { return ::expm1(x); }

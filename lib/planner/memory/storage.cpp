@@ -170,12 +170,24 @@ void Storage::place_in_results(const Graph& graph) {
         graph.type(result) == (*this)[result].type || graph.type(result) == graph.type(t);
     return rounded && graph.is_virtual(t) && uses[static_cast<std::size_t>(t)] == 1;
   };
+  // What prepare() computes once, from constants alone, stays apart from what each call computes.
+  std::vector<bool> varies(graph.tensors().size(), false);
+  for (std::size_t t = 0; t < varies.size(); ++t)
+    varies[t] = graph.is_input(static_cast<TensorId>(t)) && !graph.tensors()[t].constant;
+  for (const auto& n : graph.nodes()) {
+    const bool any = std::ranges::any_of(
+        n.inputs, [&](TensorId t) { return t >= 0 && varies[static_cast<std::size_t>(t)]; });
+    for (TensorId t : n.outputs)
+      if (t >= 0 && any) varies[static_cast<std::size_t>(t)] = true;
+  }
   // Others read a part where it lies, if nothing rounds it, and if it has whole lines of memory and
-  // is not seen over other dims, which may need it packed.
+  // is not seen over other dims, which may need it packed. Results of the graph, which may have an
+  // alias, are written last.
   const auto can_share = [&](TensorId t, TensorId result, int axis, std::int64_t start) {
     const Location& to = (*this)[result];
     const DataType type = graph.options().io;
-    if (!graph.is_virtual(t) || placed_[static_cast<std::size_t>(t)] ||
+    if (!graph.is_virtual(t) || !graph.is_virtual(to.root) ||
+        !varies[static_cast<std::size_t>(t)] || placed_[static_cast<std::size_t>(t)] ||
         reshaped[static_cast<std::size_t>(t)] || graph.type(t) != type ||
         graph.type(result) != type || to.type != type ||
         is_view_op(node_of(graph, graph[t].producer).op))

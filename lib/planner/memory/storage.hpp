@@ -1,8 +1,8 @@
 // Where every tensor of the lowered graph lives. Most have a buffer of their own; a transposed,
 // sliced or reshaped tensor is, where strides can say so, a view of its source's buffer and costs
 // nothing (of a wider type than the source's, it is converted where it is read), and a tensor that
-// is only moved into a larger one (a part of a concatenation, the source of a reshape that is a
-// graph output) is written there directly.
+// is moved into a larger one (a part of a concatenation, which others may read, too; the source of
+// a reshape that is a graph output) is written there directly.
 #pragma once
 #include <optional>
 #include <vector>

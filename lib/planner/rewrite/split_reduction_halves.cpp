@@ -53,6 +53,7 @@ std::vector<TensorId> joined_halves(const MovedViews& views, TensorId t) {
   const Node* const c = g.made_by(t, OpKind::concatenate);
   if (!c || !g.is_virtual(t) || c->inputs.size() != 2 || g.in_region(g.producer(t))) return {};
   const Dims& full = g[t].dim;
+  if (count(full) == 0) return {};
   Dims half = full;
   half.back() /= 2;
   for (TensorId x : c->inputs)
