@@ -230,8 +230,8 @@ class Checkers(unittest.TestCase):
                 self.assertEqual(self.check(tool, "docs/a.md", text), 1)
 
     def test_a_file_that_is_too_long_is_found(self):
-        self.assertEqual(self.check("check_sizes.py", "lib/a.cpp", "\n" * 600), 0)
-        self.assertEqual(self.check("check_sizes.py", "lib/a.cpp", "\n" * 900), 1)
+        self.assertEqual(self.check("check_sizes.py", "lib/a.cpp", "\n" * 500), 0)
+        self.assertEqual(self.check("check_sizes.py", "lib/a.cpp", "\n" * 501), 1)
 
 
 if __name__ == "__main__":

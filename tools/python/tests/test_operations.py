@@ -29,6 +29,13 @@ def mode_document(mode, operands):
     return document([node], tensors)
 
 
+def says_more_than_builders(doc):
+    """Whether a name is empty or a tensor between nodes has an alignment: documents alone say so."""
+    produced = {name for node in doc["nodes"] for name in node["outputs"].values()}
+    return "" in doc["tensors"] or any("alignment" in t and name in produced and not t.get("output")
+                                       for name, t in doc["tensors"].items())
+
+
 class Operations(unittest.TestCase):
     def check_same(self, doc, run):
         graph = build(doc)
@@ -44,10 +51,13 @@ class Operations(unittest.TestCase):
             self.assertTrue(same_bits(got[name], wanted[name]), name)
 
     def test_corpus(self):
-        built, ran = set(), set()
+        built, ran, left_out = set(), set(), []
         for path in CORPUS:
             doc = read(path)
             if doc.get("format") != "sinter.graph":
+                continue
+            if says_more_than_builders(doc):
+                left_out.append(os.path.basename(path))
                 continue
             with self.subTest(path=os.path.basename(path)):
                 ops = {node["op"] for node in doc["nodes"]}
@@ -56,6 +66,8 @@ class Operations(unittest.TestCase):
                 self.check_same(doc, run)
                 built |= ops
                 ran |= ops if run else set()
+        self.assertEqual(sorted(left_out), ["random_7100118.json", "random_7200346.json",
+                                            "random_7400309.json"])
         self.check_same(SOFTMAX_BACKWARD, True)
         everything = {row[0] for row in _sinter.operations()}
         self.assertEqual(built | {"softmax_backward"}, everything)
