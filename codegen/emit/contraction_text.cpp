@@ -3,6 +3,7 @@
 #include "emit/fragment_text.hpp"
 #include "emit/spelling.hpp"
 #include "emit/tensor_cores_text.hpp"
+#include "emit/window_text.hpp"
 #include "plan/liveness.hpp"
 
 namespace sinter {
@@ -100,11 +101,7 @@ std::string spelled(const CountedProducts& counted) {
     case Which::where_results_are:
       break;
   }
-  std::string bounds;
-  for (const ResultBound& b : counted.bounds)
-    bounds += fmt::format("{}sinter::contraction::Bound<{}, {}>", bounds.empty() ? "" : ", ", b.end,
-                          dims_type(b.coefficient));
-  return fmt::format("WhereResultsAre<{}>", bounds);
+  return fmt::format("WhereResultsAre<{}>", bounds_of_results(counted.bounds));
 }
 
 // Where results are stored, and what differs from row to row is read, in whole rows.

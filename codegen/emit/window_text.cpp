@@ -166,12 +166,15 @@ void print_window(TextWriter& out, const WgmmaConfig& e) {
   Dims order;
   for (const std::int64_t phase : deepest_first(w)) order.push_back(phase);
   if (!order.empty()) out.line("using DeepestFirst = {};", dims_type(order));
-  if (w.bounds.empty()) return;
-  std::string bounds;
-  for (const auto& b : w.bounds)
-    bounds += fmt::format("{}sinter::contraction::Bound<{}, {}>", bounds.empty() ? "" : ", ", b.end,
-                          dims_type(b.coefficient));
-  out.line("using Bounds = sinter::List<{}>;", bounds);
+  if (!w.bounds.empty()) out.line("using Bounds = sinter::List<{}>;", bounds_of_results(w.bounds));
+}
+
+std::string bounds_of_results(const std::vector<ResultBound>& bounds) {
+  std::string text;
+  for (const ResultBound& b : bounds)
+    text += fmt::format("{}sinter::contraction::Bound<{}, {}>", text.empty() ? "" : ", ", b.end,
+                        dims_type(b.coefficient));
+  return text;
 }
 
 }  // namespace sinter

@@ -1,6 +1,8 @@
 // The parts of a generated file that only convolutions on the tensor cores of sm_90a have.
 #pragma once
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "emit/kernel_names.hpp"
 #include "emit/text_writer.hpp"
@@ -10,6 +12,9 @@ namespace sinter {
 
 // The constants of the window, and which results exist.
 void print_window(TextWriter& out, const WgmmaConfig& config);
+
+// "sinter::contraction::Bound<56, sinter::Dims<0, 1>>, ..."
+std::string bounds_of_results(const std::vector<ResultBound>& bounds);
 
 // An operand that TMA loads by im2col, or out of the filter. `resident`: its pixels stay for all
 // taps.

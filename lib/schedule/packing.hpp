@@ -80,8 +80,8 @@ std::vector<bool> reached_ports(const KernelSpec& spec);
 // are inside or outside of every window together; -1 where not.
 std::int64_t common_step(const KernelSpec& spec, const Access& a, int dim, int width);
 
-// The most elements, a power of two up to `width`, that lie aligned wherever they start at an index
-// along `dim` is a multiple of the width.
+// The most elements, a power of two up to `width`, that lie aligned wherever their index along
+// `dim` is a multiple of the width.
 int alignment(const KernelSpec& spec, const KernelPort& p, int dim, int width);
 
 // What Packing::drawn says of a random statement. `aligned_by`: as in PointwiseConfig and

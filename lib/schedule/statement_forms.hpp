@@ -41,7 +41,7 @@ class StatementForms {
   // A result of a segment, whose elements all have it.
   bool one_of_segment(const Statement& store) const;
   // Of what makes or stores a value of a segment; elements store it each for itself where their
-  // vectors differ.
+  // addresses differ.
   bool runs_once_a_segment(int i) const;
   // The number by which an element is divided, where it is the same for many and prepared once
   // (math::Divisor): the statement that it is, or -1. (40 channels to 240 with a hard swish, which

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <set>
 
+#include "schedule/schedule_parts.hpp"
+
 namespace sinter {
 namespace {
 
 using Instructions = std::vector<WgmmaInstruction>;
 using Sums = WgmmaInstruction::Sums;
-
-std::int64_t rounded_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 Instructions of(const Launch&, const KernelSpec&) { return {}; }
 
@@ -37,7 +37,7 @@ Instructions of(const ChainedConfig& e, const KernelSpec&) {
 // The scores' product, and the one with the values.
 Instructions of(const AttentionConfig& e, const KernelSpec& outputs) {
   if (e.by_warps) return {};
-  const std::int64_t width = outputs.extent[AttentionSpec::e], whole = rounded_up(width, 16);
+  const std::int64_t width = outputs.extent[AttentionSpec::e], whole = fill_up(width, 16);
   if (e.wide) {  // each consumer has columns of its own
     Instructions all{{e.tile_k}};
     for (const int columns : own_columns(width))
@@ -59,7 +59,7 @@ Instructions of(const AttentionBackwardConfig& e, const KernelSpec& spec) {
     for (const int columns : std::set{e.tile_k / 2, e.tile_k, 64}) all.push_back({columns});
     return all;
   }
-  const std::int64_t d = rounded_up(spec.extent[A::d], 8), width = rounded_up(spec.extent[A::e], 8);
+  const std::int64_t d = fill_up(spec.extent[A::d], 8), width = fill_up(spec.extent[A::e], 8);
   all.push_back({e.tile_q});
   if (e.last_queries > 0) all.push_back({e.last_queries});
   all.push_back({e.rows_of_dq() || e.parts_of_dq() ? d : 64, Sums::named});

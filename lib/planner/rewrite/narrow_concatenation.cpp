@@ -60,8 +60,7 @@ bool narrow_concatenation(MovedViews& views, NodeId id) {
 extern constinit const Pass narrow_concatenation_pass{
     "narrow_concatenation",
     "A concatenation that no kernel reads part by part takes no more memory than its parts, and "
-    "the "
-    "largest elements of windows no more than elements.",
+    "the largest elements of windows no more than elements.",
     at_choices, narrow_concatenation};
 
 }  // namespace sinter

@@ -21,8 +21,6 @@ constexpr int kMostStepsOfWords = 24;  // the same of 32 bits, of which a step h
 constexpr int kMostPieces = 160;       // of a warp's group of rows: five a lane
 constexpr int kStages = 4;             // 4, 6 and 10 take as long
 
-std::int64_t rounded_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
-
 // As ImageRows of the device library.
 struct Run {
   std::int64_t step, eights, groups, rows, steps, pieces;
@@ -34,16 +32,16 @@ Run run_of(const ImageRowsConfig& i) {
   r.step = i.across.step * i.channels;
   const bool in_pairs = i.image_bytes < 4, uneven = in_pairs && r.step % 2 != 0;
   const std::int64_t skip = !in_pairs || uneven ? 0 : begins % 2;
-  r.eights = rounded_up(skip + i.across.taps * i.channels, kPiece) / kPiece;
-  r.groups = rounded_up(i.down.taps, i.down.step) / i.down.step;
+  r.eights = fill_up(skip + i.across.taps * i.channels, kPiece) / kPiece;
+  r.groups = fill_up(i.down.taps, i.down.step) / i.down.step;
   r.rows = i.frames.taps * (r.groups == 1 ? i.down.taps : i.down.step);
   r.steps = in_pairs ? (r.rows * r.eights + 1) / 2 : r.rows * r.eights;
   r.pieces =
-      rounded_up((kPixels - 1) * r.step + begins - skip + r.eights * kPiece + uneven, together) /
+      fill_up((kPixels - 1) * r.step + begins - skip + r.eights * kPiece + uneven, together) /
       together;
   if (i.image_bytes == 2 && r.step % kPiece == 0 && begins == skip) {
     const std::int64_t apart = r.step / kPiece | 8;
-    r.pieces = rounded_up(r.pieces, apart & -apart);
+    r.pieces = fill_up(r.pieces, apart & -apart);
   }
   return r;
 }
@@ -318,7 +316,7 @@ std::optional<ImageRowsPlan> plan_image_rows(const KernelSpec& given, const Devi
       run.groups * run.steps > (e.image_bytes < 4 ? kMostSteps : kMostStepsOfWords) ||
       run.rows * run.pieces > kMostPieces)
     return {};
-  std::int64_t filters = std::min<std::int64_t>(rounded_up(all_filters, 16), kMostColumns);
+  std::int64_t filters = std::min<std::int64_t>(fill_up(all_filters, 16), kMostColumns);
   while (!fills_up && all_filters % filters != 0) filters -= 16;
   if (filters < std::min<std::int64_t>(all_filters, kFewestColumns)) return {};
 

@@ -75,7 +75,7 @@ Division divide_block(double vectors, double numbers, double walk, int vector_by
   return best;
 }
 
-// Whether all that belongs to rows as a whole are numbers of f32 at vectors of their own.
+// Whether all that belongs to rows as a whole are numbers of f32 at addresses of their own.
 bool loads_row_numbers(const KernelSpec& spec) {
   int loads = 0;
   for (const auto& s : spec.body.statements) {
